@@ -37,6 +37,9 @@ func newServeRole(name, short string, r roles) *cobra.Command {
 		witnessFlag(c)
 		c.Flags().String("proxy-url", "", "the tool proxy's URL, as adapters and agents reach it")
 	}
+	if !r.toolproxy {
+		publicURLFlag(c)
+	}
 	serverFlags(c)
 	return c
 }

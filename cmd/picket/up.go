@@ -62,6 +62,7 @@ func newUp() *cobra.Command {
 	c.Flags().String("redis", "", "use this Redis URL (default: a redis-server of its own)")
 	c.Flags().String("namespace", "default", "the namespace")
 	unsafeFlag(c)
+	publicURLFlag(c)
 	serverFlags(c)
 	return c
 }
@@ -70,6 +71,11 @@ func newUp() *cobra.Command {
 func witnessFlag(c *cobra.Command) {
 	c.Flags().String("data", "",
 		"keep this machine's witness of the store in this directory (default: $XDG_DATA_HOME/picket)")
+}
+
+// publicURLFlag is of commands that tell others where this server is.
+func publicURLFlag(c *cobra.Command) {
+	c.Flags().String("public-url", "", "the base URL by which people and A2A clients reach this server")
 }
 
 // serverFlags are those of every command that serves.

@@ -366,7 +366,7 @@ func (h serverProcess) warnAboutConsole() {
 	}
 }
 
-func (h serverProcess) hosts() []string { return h.cfg.AllowedHosts }
+func (h serverProcess) hosts() []string { return h.cfg.ServedHosts() }
 
 // toolProxyBackend avoids the nil pointer inside a non-nil interface.
 func toolProxyBackend(store *orchestrator.Store) func(string) toolproxy.Backend {

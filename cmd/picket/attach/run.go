@@ -145,7 +145,7 @@ func runSpec(cmd *cobra.Command, cfg settings.Settings, job runJob) (picket.Task
 	if spec.Input, err = promptInput(job.prompt, title, spec.Input); err != nil {
 		return spec, err
 	}
-	cli.LimitSpec(&spec, cfg.ForRole(spec.Role).ForPreset(job.preset))
+	cfg.ForRole(spec.Role).ForPreset(job.preset).LimitTask(&spec)
 	spec.Agent = "run-" + strings.ToLower(rand.Text()[:16])
 	if spec.OnExit == "" && job.prompt == "" {
 		spec.OnExit = picket.OnExitComplete

@@ -288,6 +288,7 @@ func trustedKey(key string) string {
 		return settings.DisplayKey(key)
 	}
 	parts := strings.Split(key, settings.PathSep)
+	parts[0] = settings.DisplayKey(parts[0])
 	for i, part := range parts {
 		parts[i] = visibleWord(part)
 	}

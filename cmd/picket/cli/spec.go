@@ -79,14 +79,10 @@ func SpecOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.Tas
 	}
 	spec.Title, spec.Role = title, role
 	cfg = cfg.ForRole(role)
-	if origin, _ := cfg.Origin("lease.window"); origin != "default" {
-		seconds := int(cfg.Lease.Window / time.Second)
-		spec.LeaseWindowSeconds = &seconds
-	}
 	if err := timeoutOf(cmd, &spec); err != nil {
 		return spec, err
 	}
-	LimitSpec(&spec, cfg)
+	cfg.LimitTask(&spec)
 	spec.Needs, _ = f.GetStringSlice("need")
 	spec.Assignee, _ = f.GetString("assign")
 	if f.Changed("priority") {
@@ -102,16 +98,6 @@ func SpecOf(cmd *cobra.Command, cfg settings.Settings, title string) (picket.Tas
 		}
 	}
 	return spec, nil
-}
-
-// LimitSpec gives a task the timeout and the stall_after of the settings, unless it has its own.
-func LimitSpec(spec *picket.TaskSpec, cfg settings.Settings) {
-	if spec.TimeoutSeconds == nil && cfg.Timeout != 0 {
-		spec.TimeoutSeconds = new(int(cfg.Timeout / time.Second))
-	}
-	if spec.StallAfterSeconds == nil && cfg.StallAfter != 0 {
-		spec.StallAfterSeconds = new(int(cfg.StallAfter / time.Second))
-	}
 }
 
 // overrideFromFlag takes the value of a flag that was given.

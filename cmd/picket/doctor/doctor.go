@@ -107,6 +107,7 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 		found = append(found, c.Redis(ctx, cfg)...)
 	}
 	found = append(found, dataFinding(cfg), server)
+	found = append(found, publicURLFindings(ctx, cfg.PublicURL)...)
 	found = append(found, toolFindings(cfg, c.MissingVariables(cfg))...)
 	found = append(found, c.Fences(ctx, cfg)...)
 	if err == nil {

@@ -79,6 +79,10 @@ type Agent struct {
 	Review   picket.ReviewBy `yaml:"review" field:"/review" doc:"Who decides the result: human or none."`
 	OnExit   picket.OnExit   `yaml:"on_exit" field:"/onExit" doc:"What exit 0 without mark_complete means: fail or complete."`
 
+	A2A    A2A              `yaml:"a2a"`
+	Card   Card             `yaml:"card"`
+	Skills map[string]Skill `yaml:"skills" name:"capability"` // by capability
+
 	values map[string]Value // of the settings that the entry is part of
 }
 
@@ -270,9 +274,7 @@ func (e Agent) check(spec picket.TaskSpec) error {
 			return e.settingError(refusal)
 		}
 	}
-	refuse := func(key, message, remedy string) error {
-		return picket.Refuse(exit.CodeUsage, remedy, "%s: agents.%s.%s %s", e.Origin(key), e.Name, key, message)
-	}
+	refuse := e.refuse
 	command := e.Launch.Command
 	switch least, most := e.Pool.MinInstances, e.Pool.MaxInstances; {
 	case least != nil && most != nil && *least > *most:
@@ -284,7 +286,13 @@ func (e Agent) check(spec picket.TaskSpec) error {
 		return refuse("launch.preset", "is exec, and no command is given",
 			"Add the command: launch: {preset: exec, command: [./agent.sh]}")
 	}
-	return e.checkSession(refuse)
+	return cmp.Or(e.checkSession(refuse), e.checkA2A(), e.checkCard(), e.checkSkills())
+}
+
+// refuse is the refusal of a key of the entry, whose message begins with the place and the name of the key.
+func (e Agent) refuse(key, message, remedy string) error {
+	return picket.Refuse(exit.CodeUsage, remedy, "%s: agents.%s.%s %s", e.Origin(key), e.Name,
+		strings.ReplaceAll(key, PathSep, "."), message)
 }
 
 // checkSession refuses sessions that the coding agent cannot have. The agent may be named elsewhere: then the worker

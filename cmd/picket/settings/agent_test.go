@@ -107,6 +107,18 @@ agents:
     escalate: fail
     review: none
     on_exit: complete
+    a2a: {enabled: true, budget: $0.5, max_queue: 20, timeout: 5m, review: none}
+    card:
+      name: Coder
+      description: |
+        Writes code.
+        And tests.
+      documentation_url: https://example.com/docs
+      icon_url: https://example.com/icon.png
+      organization: Example
+      organization_url: https://example.com
+    skills:
+      go: {name: Go, description: Writes Go., examples: [fix the test, "a, b"], input_modes: text/plain, output_modes: [text/plain]}
   my.coder.launch: {}
 `
 
@@ -120,7 +132,8 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 		t.Fatal("no entry has the role coder")
 	}
 	for _, k := range keysOf(reflect.ValueOf(e)) {
-		if _, given := got.values[agentKey("my.coder", k.Name)]; !given {
+		path := strings.Split(strings.ReplaceAll(k.Name, "NAME", "go"), ".")
+		if _, given := got.values[keyOf(append([]string{"agents", "my.coder"}, path...))]; !given {
 			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Name)
 		}
 	}

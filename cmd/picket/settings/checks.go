@@ -75,6 +75,16 @@ var checks = map[string]func(string) error{
 	"number":       wholeNumber(0, math.MaxInt, "%s is not a whole number"),
 	"processes":    wholeNumber(0, maxProcesses, "%q is not a number of processes, 0 to 4194304"),
 
+	"queue":      wholeNumber(1, 100_000, "%q is not a number of tasks from 1 to 100000"),
+	"review":     oneOf(string(picket.ReviewByHuman), string(picket.ReviewByNone)),
+	"capability": checkSkillTag,
+	"card_name":  plainText(maxCardName, false),
+	"card_text":  plainText(maxCardText, true),
+	"card_url":   checkCardURL,
+	"example":    plainText(maxExample, true),
+	"media_type": checkMediaType,
+	"public_url": checkPublicURL,
+
 	"wake_body":        wholeNumber(1<<10, 256<<10, "%q is not a number of bytes from 1024 to 262144"),
 	"projection":       wholeNumber(256, 256<<10, "%q is not a number of bytes from 256 to 262144"),
 	"wakes_per_cycle":  wholeNumber(1, 1000, "%q is not a number of wakes from 1 to 1000"),

@@ -194,6 +194,8 @@ func scalar(n ast.Node) (string, error) {
 	switch v := n.(type) {
 	case *ast.StringNode:
 		return v.Value, nil
+	case *ast.LiteralNode:
+		return v.Value.Value, nil
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, nil
 	case *ast.NullNode:

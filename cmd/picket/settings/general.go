@@ -129,7 +129,12 @@ type General struct {
 		} `yaml:"default"`
 	} `yaml:"budget"`
 
-	PublicURL string `yaml:"public_url" check:"url" doc:"The URL by which people reach this server. Messages link to it."`
+	PublicURL string `yaml:"public_url" flag:"public-url" check:"public_url" doc:"The base URL, such as https://agents.example.com/picket, by which people and A2A clients reach this server. Messages link to it if it is set. By default agent endpoints are below the address that the server listens on."`
+
+	// A2A is how A2A clients reach the agents that have an endpoint.
+	A2A struct {
+		PublicCards bool `yaml:"public_cards" default:"false" check:"yes_no" doc:"Whether agent cards can be read without a key. They then show only name, description, skills and security schemes."`
+	} `yaml:"a2a"`
 
 	Console struct {
 		HostPerLogin bool `yaml:"host_per_login" default:"true" check:"yes_no" doc:"Give each login to the console its own host name below localhost. false means one cookie, which the browser sends to every port of the host."`

@@ -98,8 +98,8 @@ type Value struct {
 	overrides bool     // from a flag or the environment
 }
 
-// The parts of a key under tools are kept apart by a byte that no name may hold, since names
-// of tools, models and databases may hold dots.
+// The parts of a key under tools, or under the skills of an agent, are kept apart by a byte that no name may hold,
+// since names of tools, models, databases and capabilities may hold dots.
 const (
 	ToolsPrefix = "tools" + PathSep
 	PathSep     = "\x00"
@@ -110,6 +110,8 @@ func keyOf(path []string) string {
 	switch {
 	case path[0] == "tools":
 		return strings.Join(path, PathSep)
+	case path[0] == "agents" && len(path) > 2 && path[2] == "skills":
+		return agentKey(path[1], strings.Join(path[2:], PathSep))
 	case path[0] == "agents" && len(path) > 1:
 		return agentKey(path[1], strings.Join(path[2:], "."))
 	}
@@ -161,6 +163,7 @@ func LoadSettings(cmd *cobra.Command) (Settings, error) {
 	if err := s.checkWake(); err != nil {
 		return Settings{}, err
 	}
+	s.PublicURL = normalPublicURL(s.PublicURL)
 	s.fillPresetLimits()
 	if file.Local {
 		if s.localFile, err = file.Absolute(); err != nil {

@@ -118,6 +118,8 @@ func TestBadSettings(t *testing.T) {
 		"namespace: Default":            "namespace (from picket.yaml:1:1)",
 		"url: not-a-url":                "url (from picket.yaml:1:1)",
 		"log:\n  level: loud":           "debug, info, warn or error",
+		"a2a: {public_cards: 1}":        `a2a.public_cards (from picket.yaml:1:7): "1" is neither true nor false`,
+		"a2a: {public_card: true}":      `there is no key "a2a.public_card"`,
 		"wake: {budget: -5}":            "wake.budget (from picket.yaml:1:8)",
 		"wake: {max_body_bytes: 1023}":  `wake.max_body_bytes (from picket.yaml:1:8): "1023" is not a number of bytes`,
 		"wake: {min_interval: 1h}":      "wake.default_interval (from default) is 30m, and must be at least wake.min_interval",
@@ -170,6 +172,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add(fullAgentYAML)
 	f.Add(fullToolsYAML)
 	f.Add("tools: {prices: {x: {call: [1], per_unit: {byte: {}}}}, upstreams: {a: {command: x}}}")
+	f.Add("agents: {a: {capabilities: [b.name, b], skills: {b: {name: x}, b.name: {examples: [y, \"z\\nz\"]}}}}")
 	f.Add("agents: {a: {capabilities: [[]], pool: {min_instances: 9, max_instances: 1}}}")
 	f.Fuzz(func(t *testing.T, text string) {
 		read := func(text []byte) (Settings, error) {
@@ -214,7 +217,9 @@ func asYAML(s Settings) any {
 		} else if entry, ok := strings.CutPrefix(key, "agents."); ok {
 			name, rest, _ := strings.Cut(entry, ":")
 			path = []string{"agents", name}
-			if rest != "" {
+			if strings.HasPrefix(rest, "skills"+PathSep) {
+				path = append(path, strings.Split(rest, PathSep)...)
+			} else if rest != "" {
 				path = append(path, strings.Split(rest, ".")...)
 			}
 		}
