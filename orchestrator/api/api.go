@@ -124,7 +124,7 @@ func (a *API) admit(c echo.Context, exempt bool) (engine *orchestrator.Engine, w
 		return nil, who, err
 	}
 	if !exempt {
-		err = a.cfg.Rates.Take(web.KindKey, who.KeyID)
+		err = a.cfg.Rates.TakeKey(who)
 	}
 	return engine, who, err
 }
