@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,9 @@ func TestTasksOfClients(t *testing.T) {
 		kit.OK(t, err)
 		want(picket.ClientTaskQuery{Client: "key_a"}, a)
 		want(picket.ClientTaskQuery{ContextID: "c2"})
+		if n, err := f.Raw.ZCard(f.Ctx, "pk:{default}:by-client:*").Result(); err != nil || n != 2 {
+			t.Errorf("%d tasks are listed, want 2, %v", n, err)
+		}
 	})
 }
 
@@ -138,5 +142,33 @@ func TestLimitsOfClients(t *testing.T) {
 		kit.OK(t, err)
 		_, err = submit("key_a", 2, 10)
 		kit.OK(t, err)
+	})
+}
+
+// The id that a client chooses for a task stands for one task of that client, also after its request was forgotten.
+func TestAClientChoosesAnID(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		submit := func(client, request, body string) (picket.Task, error) {
+			by := kit.WithKey(client)
+			by.Idempotency = picket.Idempotency{Key: strings.Repeat(request, 64), Body: strings.Repeat(body, 64)}
+			spec := clientTask("builder", "c1")
+			spec.Client.TaskID = "mine"
+			return f.Submit(f.Ctx, by, spec)
+		}
+		first, err := submit("key_a", "1", "a")
+		kit.OK(t, err)
+		again, err := submit("key_a", "2", "a")
+		kit.OK(t, err)
+		if again.TaskID != first.TaskID {
+			t.Errorf("%s and %s", first.TaskID, again.TaskID)
+		}
+		if _, err := submit("key_a", "3", "b"); !errors.Is(err, picket.CodeIdempotencyConflict) {
+			t.Errorf("another task under the same id: %v", err)
+		}
+		theirs, err := submit("key_b", "4", "b")
+		kit.OK(t, err)
+		if theirs.TaskID == first.TaskID {
+			t.Error("two clients share a task")
+		}
 	})
 }

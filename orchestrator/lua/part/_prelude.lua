@@ -225,7 +225,12 @@ end
 -- list_for_client lists such a task as one that came into a state just now.
 local function list_for_client(id, t, state)
   for _, key in ipairs(client_lists(t)) do call('ZADD', key, '-' .. RAW, id) end -- @lists-for-client
-  call(TERMINAL[state] and 'SREM' or 'SADD', K('client-open:', t.client), id) -- @counts-open-of-client
+  local open = K('client-open:', t.client)
+  if TERMINAL[state] then -- @ends-for-client
+    call('ZREM', open, id)
+  else
+    call('ZADD', open, t.order, id)
+  end
 end
 
 -- move takes a task from one state set to another; further fields are written
