@@ -1,6 +1,7 @@
 package picket
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 type Scope string
 
 const (
+	ScopeClient   Scope = "client"   // submit tasks through A2A, see its own tasks; nothing else
 	ScopeAgent    Scope = "agent"    // acquire leases, read tasks
 	ScopeReviewer Scope = "reviewer" // read everything but keys; decide hand-offs and reviews
 	ScopeOperator Scope = "operator" // all of reviewer; submit, acquire, cancel, retry, expire, pause
@@ -18,7 +20,7 @@ const (
 )
 
 // Scopes are all scopes, weakest first.
-var Scopes = []Scope{ScopeAgent, ScopeReviewer, ScopeOperator, ScopeAdmin}
+var Scopes = []Scope{ScopeClient, ScopeAgent, ScopeReviewer, ScopeOperator, ScopeAdmin}
 
 // Principal is who an API key speaks for.
 type Principal struct {
@@ -30,6 +32,8 @@ type Principal struct {
 	// for. Both are empty unless it is a run key.
 	Parent  string
 	AgentID string
+	// Client are the limits of a key with [ScopeClient], and nil for any other key.
+	Client *ClientLimits
 }
 
 // IsRunKey reports whether the principal is the adapter of one agent id.
@@ -72,6 +76,8 @@ type APIKey struct {
 	// run key is for. Both are empty for any other key.
 	ParentKeyID string `json:"parentKeyId,omitempty"`
 	AgentID     string `json:"agentId,omitempty"`
+	// Client are the limits of a key with [ScopeClient], and nil for any other key.
+	Client *ClientLimits `json:"client,omitempty"`
 }
 
 // KeyLeases is what the revocation of a key did to the leases that it acquired.
@@ -94,6 +100,56 @@ type KeyRequest struct {
 	Name      string  `json:"name"`
 	Scopes    []Scope `json:"scopes"`
 	ExpiresAt Instant `json:"expiresAt,omitempty"` // zero: never
+	// Client are the limits of a key with [ScopeClient], which needs them. Any other
+	// key has none.
+	Client *ClientLimits `json:"client,omitempty"`
+}
+
+// Normalize checks the name, the scopes and the limits, and fills in the defaults of
+// the limits. Whether ExpiresAt has passed, it does not check.
+func (r *KeyRequest) Normalize() error {
+	if strings.TrimSpace(r.Name) == "" || len(r.Name) > 128 {
+		return Invalid("/name", "Say in 1 to 128 bytes who or what uses the key.",
+			"name is required and has at most 128 bytes")
+	}
+	if len(r.Scopes) == 0 {
+		return Invalid("/scopes", `Send for example {"scopes":["agent"]}.`, "a key needs at least one scope")
+	}
+	for i, s := range r.Scopes {
+		if !slices.Contains(Scopes, s) {
+			return Invalid(fmt.Sprint("/scopes/", i), "Send one of: "+ScopeNames()+".", "%.64q is not a scope", s)
+		}
+	}
+	return r.normalizeClient()
+}
+
+// normalizeClient checks that the key has limits if and only if it is a client key.
+func (r *KeyRequest) normalizeClient() error {
+	switch isClient := slices.Contains(r.Scopes, ScopeClient); {
+	case isClient && len(r.Scopes) > 1:
+		return Invalid("/scopes", "Make one key with scope client, and another one with the other scopes.",
+			"a key with scope client has no other scope")
+	case isClient && r.Client == nil:
+		return Invalid("/client", `Send the roles that it may use, for example {"client":{"roles":["builder"]}}.`,
+			"a key with scope client needs limits")
+	case !isClient && r.Client != nil:
+		return Invalid("/client", "Leave client out, or send the scope client alone.",
+			"only a key with scope client has these limits")
+	case isClient:
+		limits := *r.Client // the caller keeps its own
+		r.Client = &limits
+		return r.Client.Normalize()
+	}
+	return nil
+}
+
+// ScopeNames lists the names of all scopes for people, weakest first.
+func ScopeNames() string {
+	names := make([]string, len(Scopes))
+	for i, s := range Scopes {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
 }
 
 // NewKey answers POST /api/v1/keys.

@@ -19,10 +19,7 @@ import (
 // CreateKey makes an API key. Its secret is shown only here; a repeat of the
 // same request is shown the same one.
 func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.KeyRequest) (picket.NewKey, error) {
-	if strings.TrimSpace(req.Name) == "" || len(req.Name) > 128 {
-		return picket.NewKey{}, picket.Invalid("/name", "Say whose key it is, in 1 to 128 bytes.", "name is required")
-	}
-	if err := checkScopes(req.Scopes); err != nil {
+	if err := req.Normalize(); err != nil {
 		return picket.NewKey{}, err
 	}
 	secret := e.newKey("api key", by)
@@ -31,14 +28,25 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		return picket.NewKey{}, err
 	}
 	if !created {
-		if k, err := e.Key(ctx, id); err != nil {
+		if err := e.checkRepeatedKey(ctx, id); err != nil {
 			return picket.NewKey{}, err
-		} else if !k.RevokedAt.IsZero() {
-			return picket.NewKey{}, picket.Refuse(picket.CodeStateConflict,
-				"Send a new Idempotency-Key to make a new key.", "the key that this request made was revoked")
 		}
 	}
 	return picket.NewKey{KeyID: id, Key: picket.Secret(secret)}, nil
+}
+
+// checkRepeatedKey refuses to show the key of an earlier request with the same Idempotency-Key
+// if it was revoked.
+func (e *Engine) checkRepeatedKey(ctx context.Context, id string) error {
+	k, err := e.Key(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !k.RevokedAt.IsZero():
+		return picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
+			"the key that this request made was revoked")
+	}
+	return nil
 }
 
 // newKey is a key of this namespace, with 256 random bits. A repeated request gets the
@@ -52,17 +60,19 @@ func (e *Engine) newKey(kind string, by picket.Caller) string {
 }
 
 // AdoptKey registers a key that exists already, such as the admin key of a
-// data directory after an empty store; a known key is left as it is.
+// data directory after an empty store; a known key is left as it is. A key with
+// scope client needs limits, so it cannot be adopted.
 func (e *Engine) AdoptKey(ctx context.Context, by picket.Caller, name string, key picket.Secret,
 	scopes []picket.Scope) (picket.APIKey, error) {
-	if err := checkScopes(scopes); err != nil {
+	req := picket.KeyRequest{Name: name, Scopes: scopes}
+	if err := req.Normalize(); err != nil {
 		return picket.APIKey{}, err
 	}
 	if ns, ok := KeyNamespace(key); !ok || ns != e.namespace {
 		return picket.APIKey{}, picket.Invalid("key", "Use a key made for namespace "+e.namespace+".",
 			"the key does not belong to this namespace")
 	}
-	id, _, err := e.recordKey(ctx, by, key.Reveal(), picket.KeyRequest{Name: name, Scopes: scopes})
+	id, _, err := e.recordKey(ctx, by, key.Reveal(), req)
 	if err != nil {
 		return picket.APIKey{}, err
 	}
@@ -75,27 +85,19 @@ func (e *Engine) recordKey(ctx context.Context, by picket.Caller, secret string,
 	for i, s := range req.Scopes {
 		scopes[i] = string(s)
 	}
+	var client picket.ClientLimits
+	if req.Client != nil {
+		client = *req.Client
+	}
 	r := e.run(ctx, "key_create", "key_"+ulid.Make().String(), hashKey(secret), req.Name,
-		strings.Join(scopes, ","), int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body)
+		strings.Join(scopes, ","), int64(req.ExpiresAt), by.Actor, by.Idempotency.Key, by.Idempotency.Body,
+		strings.Join(client.Roles, ","), client.MaxOpen, client.RatePerMinute)
 	var made struct {
 		ID      string `reply:"id"`
 		Created bool   `reply:"created"`
 	}
 	r.Decode(&made)
 	return made.ID, made.Created, r.Err
-}
-
-func checkScopes(scopes []picket.Scope) error {
-	if len(scopes) == 0 {
-		return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.", "scopes is required")
-	}
-	for _, s := range scopes {
-		if !slices.Contains(picket.Scopes, s) {
-			return picket.Invalid("/scopes", "Send one or more of: agent, reviewer, operator, admin.",
-				"%q is not a scope", s)
-		}
-	}
-	return nil
 }
 
 // KeyNamespace reads the namespace out of an API key of the form
@@ -163,7 +165,22 @@ func (v keyView) key() picket.APIKey {
 	for s := range strings.SplitSeq(h["scopes"], ",") {
 		k.Scopes = append(k.Scopes, picket.Scope(s))
 	}
+	if slices.Contains(k.Scopes, picket.ScopeClient) {
+		k.Client = clientLimits(h)
+	}
 	return k
+}
+
+// clientLimits decodes the limits of a client key. A record without them allows no role.
+func clientLimits(h map[string]string) *picket.ClientLimits {
+	l := &picket.ClientLimits{
+		MaxOpen:       int(store.ParseInt(h["client_open"])),
+		RatePerMinute: int(store.ParseInt(h["client_rate"])),
+	}
+	if roles := h["client_roles"]; roles != "" {
+		l.Roles = strings.Split(roles, ",")
+	}
+	return l
 }
 
 // Key shows one key by its id.

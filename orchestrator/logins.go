@@ -133,5 +133,6 @@ func (e *Engine) principal(k picket.APIKey) picket.Principal {
 		Scopes:    k.Scopes,
 		Parent:    k.ParentKeyID,
 		AgentID:   k.AgentID,
+		Client:    k.Client,
 	}
 }

@@ -190,6 +190,9 @@ func (y *story) operate() {
 	made := y.post("/api/v1/keys", 201, object{"name": "reader", "scopes": []string{"reviewer"}})
 	token, _ := made["key"].(string)
 	y.refused(token, http.MethodPost, "/api/v1/pause", object{})
+	client := y.post("/api/v1/keys", 201, object{"name": "partner", "scopes": []string{"client"},
+		"client": object{"roles": []string{"coder"}, "maxOpen": 20, "ratePerMinute": 60}})
+	y.refused(fmt.Sprint(client["key"]), http.MethodGet, "/api/v1/tasks", nil)
 	y.read("/api/v1/keys")
 	if id, ok := made["keyId"].(string); ok {
 		y.call(y.key, http.MethodDelete, "/api/v1/keys/"+id, 0, nil)

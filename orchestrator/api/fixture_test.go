@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,8 +122,17 @@ func openEngines(t testing.TB, s rig.Store, cfg api.Config,
 
 func (p *fixture) makeKeys() {
 	for _, scope := range picket.Scopes {
-		p.keys[string(scope)] = p.newKey(picket.KeyRequest{Name: string(scope), Scopes: []picket.Scope{scope}})
+		p.keys[string(scope)] = p.newKey(keyWith(string(scope), scope))
 	}
+}
+
+// keyWith asks for a key with scopes, and for a client key with all roles.
+func keyWith(name string, scopes ...picket.Scope) picket.KeyRequest {
+	req := picket.KeyRequest{Name: name, Scopes: scopes}
+	if slices.Contains(scopes, picket.ScopeClient) {
+		req.Client = &picket.ClientLimits{Roles: []string{picket.AnyRole}}
+	}
+	return req
 }
 
 func (p *fixture) wantNoSecretsInLog() {

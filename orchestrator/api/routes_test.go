@@ -250,6 +250,8 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 		"ResumeRequest":     picket.ResumeRequest{},
 		"AnswerRequest":     picket.AnswerRequest{},
 		"KeyRequest":        picket.KeyRequest{},
+		"ClientLimits":      picket.ClientLimits{},
+		"ClientLimitsIn":    picket.ClientLimits{},
 		"RetryIn":           picket.Retry{},
 		"Renewal":           picket.Renewal{},
 		"Watch":             picket.Watch{},

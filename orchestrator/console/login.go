@@ -173,7 +173,7 @@ func (v *request) beginLogin(key picket.Secret, host string) (backend *Backend, 
 	case !who.May(personScopes...):
 		return nil, "", picket.Refuse(picket.CodeForbidden,
 			"Make a key for people with: picket key create NAME --scope reviewer (or operator)",
-			"this key is for an agent, and the console is for people")
+			"this key is for a program, and the console is for people")
 	}
 	giveBack, wait := v.console.logins.take(loginKey{namespace, who.KeyID})
 	if wait > 0 {

@@ -176,13 +176,18 @@ func TestWrongKeysAreAllAlike(t *testing.T) {
 	})
 }
 
-func TestAnAgentsKeyOpensNoPage(t *testing.T) {
+func TestTheKeyOfAProgramOpensNoPage(t *testing.T) {
 	virtual(t, func(t *testing.T, o *fixture) {
-		s := o.newBrowser()
-		p := s.signIn(o.newKey(picket.ScopeAgent).Key.Reveal())
-		if p.status != http.StatusForbidden || !strings.Contains(p.text(), "for an agent") ||
-			!strings.Contains(p.text(), "picket key create") || len(s.cookies) != 0 {
-			t.Errorf("%d %s", p.status, p.text())
+		client, err := o.CreateKey(t.Context(), picket.Caller{Actor: "test"}, picket.KeyRequest{Name: "partner",
+			Scopes: []picket.Scope{picket.ScopeClient}, Client: &picket.ClientLimits{Roles: []string{picket.AnyRole}}})
+		must(t, err)
+		for _, key := range []picket.NewKey{client, o.newKey(picket.ScopeAgent)} {
+			s := o.newBrowser()
+			p := s.signIn(key.Key.Reveal())
+			if p.status != http.StatusForbidden || !strings.Contains(p.text(), "for a program") ||
+				!strings.Contains(p.text(), "picket key create") || len(s.cookies) != 0 {
+				t.Errorf("%d %s", p.status, p.text())
+			}
 		}
 		if both := o.newBrowser().signIn(o.newKey(picket.ScopeAgent,
 			picket.ScopeReviewer).Key.Reveal()); both.status != http.StatusSeeOther {

@@ -128,7 +128,8 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 	},
 	picket.CodeSessionCapability: capabilityTexts,
 	picket.CodeForbidden: {
-		"run_key": {"a run key cannot make run keys", "Send the request with a key of scope operator."},
+		"run_key":    {"a run key cannot make run keys", "Send the request with a key of scope operator."},
+		"client_key": {"a key with scope client cannot make run keys", "Send the request with a key of scope operator."},
 		"message": {"a message can go to an agent, a subtask of this task, or the task above it",
 			"Send it to one of these, or leave /to out to tell the people who follow this task."},
 		"agent_session": {"the session is that of another agent", "Use the key that registered that agent. If it is the same key, the session can be reported when that agent is dead."},

@@ -4,13 +4,17 @@
 -- ARGV: key id, hash, name, parent key, agent, life ms, how many may live at
 --   once, request key, body hash
 -- Reply: key id
--- Errors: idempotency_conflict, unauthenticated (the parent ended), forbidden (the parent is a run key), quota_exceeded
+-- Errors: idempotency_conflict, unauthenticated (the parent ended), forbidden (the parent is a run key or a
+--   client key), quota_exceeded
 local id, parent, most = ARGV[1], ARGV[4], num(ARGV[7])
 local was, err = find_request(ARGV[8], ARGV[9])
 if err then return err end
 if was then return was end
 if not key_is_live(parent) then return refuse('unauthenticated', 'kind', 'key') end -- @parent-lives
 if call('HGET', K('key:', parent), 'parent') then return refuse('forbidden', 'kind', 'run_key') end -- @no-grandchild
+if call('HGET', K('key:', parent), 'scopes') == 'client' then -- @no-client-parent
+  return refuse('forbidden', 'kind', 'client_key')
+end
 local of = K('run-keys-of:', parent)
 if call('ZCOUNT', of, '(' .. RAW, '+inf') >= most then -- @bounds-run-keys
   return refuse('quota_exceeded', 'quota', 'run_keys', 'limit', F(most))

@@ -17,7 +17,7 @@ import (
 // RunKeyAttacks try to keep a run key, or what it holds, beyond what its parent
 // allows.
 var RunKeyAttacks = []func(*Attacker){runKeyOutlivesParent, runKeyWithKeptLeases, runKeyExpires, runKeyLivesLonger,
-	runKeyMakesAnother, runKeysWithoutEnd}
+	runKeyMakesAnother, runKeysWithoutEnd, clientKeyMakesRunKey}
 
 // parent makes a key of an operator that ends after a time, or never for 0.
 func (h *Attacker) parent(life time.Duration) string {
@@ -237,6 +237,17 @@ func runKeyMakesAnother(h *Attacker) {
 	_, err = h.CreateRunKey(h.Ctx, kit.WithKey(parent), picket.RunKeyRequest{AgentID: "greedy"})
 	if picket.CodeOf(err) != picket.CodeUnauthenticated {
 		h.Fatalf("a revoked key has made a run key: %v", err)
+	}
+}
+
+// clientKeyMakesRunKey asks for a run key, which has the scope agent, under a client key.
+func clientKeyMakesRunKey(h *Attacker) {
+	k, err := h.CreateKey(h.Ctx, kit.Operator, picket.KeyRequest{Name: "partner",
+		Scopes: []picket.Scope{picket.ScopeClient}, Client: &picket.ClientLimits{Roles: []string{picket.AnyRole}}})
+	h.OK(err)
+	_, err = h.CreateRunKey(h.Ctx, kit.WithKey(k.KeyID), picket.RunKeyRequest{AgentID: "greedy"})
+	if picket.CodeOf(err) != picket.CodeForbidden {
+		h.Fatalf("a client key asked for a run key: %v", err)
 	}
 }
 

@@ -49,6 +49,9 @@ func coverRunKeys(t *testing.T, f *fixture) {
 	by.Idempotency.Body = strings.Repeat("c", 64)
 	_, err = f.CreateRunKey(f.Ctx, by, picket.RunKeyRequest{AgentID: "a1"})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
+	client := f.MustCreateClientKey(t, picket.AnyRole)
+	_, err = f.CreateRunKey(f.Ctx, kit.WithKey(client.KeyID), picket.RunKeyRequest{AgentID: "a1"})
+	kit.Refused(t, err, picket.CodeForbidden)
 	f.MustSubmit(t, picket.TaskSpec{})
 	f.AcquireWithKey(t, made.KeyID)
 	kit.OK(t, f.EndRunKey(f.Ctx, made.KeyID)) // kept for its lease

@@ -184,6 +184,7 @@ func coverKeys(t *testing.T, f *fixture) {
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
 	_, err = f.AdoptKey(f.Ctx, kit.Operator, "again", k.Key, req.Scopes)
 	kit.OK(t, err)
+	f.MustCreateClientKey(t, "builder", "reviewer")
 	_, err = f.Keys(f.Ctx)
 	kit.OK(t, err)
 	_, err = f.Authenticate(f.Ctx, k.Key)

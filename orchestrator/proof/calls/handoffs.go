@@ -126,6 +126,18 @@ var operatorCases = []Case{
 		},
 	},
 	{
+		Name:  "key_create/client",
+		Setup: func(*Env) {},
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.CreateKey(w.Ctx, Asked("1"),
+				picket.KeyRequest{
+					Name:   "partner",
+					Scopes: []picket.Scope{picket.ScopeClient},
+					Client: &picket.ClientLimits{Roles: []string{"builder"}},
+				})
+		},
+	},
+	{
 		Name:  "key_create/known",
 		Setup: func(*Env) {},
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {

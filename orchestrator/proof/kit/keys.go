@@ -46,6 +46,18 @@ func (f *Fixture) MustCreateKey(t *testing.T, scopes ...picket.Scope) string {
 	return k.KeyID
 }
 
+// MustCreateClientKey makes a client key with a rate of its own.
+func (f *Fixture) MustCreateClientKey(t *testing.T, roles ...string) picket.NewKey {
+	t.Helper()
+	k, err := f.CreateKey(f.Ctx, Operator, picket.KeyRequest{
+		Name:   "partner",
+		Scopes: []picket.Scope{picket.ScopeClient},
+		Client: &picket.ClientLimits{Roles: roles, MaxOpen: 20, RatePerMinute: 60},
+	})
+	OK(t, err)
+	return k
+}
+
 func WithKey(id string) picket.Caller { return picket.Caller{Actor: id, Key: id} }
 
 // AcquireWithKey acquires one lease with a key and confirms it.

@@ -17,6 +17,10 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a client key has no limits":                                         "TestAClientKeyHasLimits",
+	"every key has limits of clients":                                    "TestAClientKeyHasLimits",
+	"a client key makes a run key":                                       "TestAClientKeyMakesNoRunKey",
+	"no key makes a run key":                                             "TestAClientKeyMakesNoRunKey",
 	"the first prompt of a process stays the open one":                   "TestAProcessKeepsItsCapability",
 	"a message is told again and again":                                  "TestAdaptersWaitForMessages",
 	"a process has no open prompt":                                       "TestAProcessKeepsItsCapability",

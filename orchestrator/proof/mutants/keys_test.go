@@ -10,4 +10,8 @@ var keyMutants = []mutant{
 	{"leases that are kept end", []edit{{"keeps-leases", "local leases = 'ended'"}}},
 	{"a lease forgets the key that acquired it",
 		[]edit{{"remembers-key", "'workspace', r.workspace, 'incarnation', incarnation)"}}},
+	{"a client key has no limits", []edit{{"limits-of-client", "if false then"}}},
+	{"every key has limits of clients", []edit{{"limits-of-client", "if true then"}}},
+	{"a client key makes a run key", []edit{{"no-client-parent", "if false then"}}},
+	{"no key makes a run key", []edit{{"no-client-parent", "if true then"}}},
 }
