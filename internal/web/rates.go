@@ -65,6 +65,23 @@ func NewRates(perKey, perLease int) *Rates {
 // credential's bucket is empty. A nil Rates refuses nothing.
 func (r *Rates) Take(kind Kind, who string) error { return r.take(bucketID{kind: kind, who: who}) }
 
+// TakeKey counts a request of an API key, as [Rates.Take] does. A client key with a rate of
+// its own has that rate in place of the general one, also if the general one is 0.
+func (r *Rates) TakeKey(who picket.Principal) error {
+	if r == nil || who.Client == nil || who.Client.RatePerMinute <= 0 {
+		return r.Take(KindKey, who.KeyID)
+	}
+	perMinute := who.Client.RatePerMinute
+	rate := float64(perMinute) / 60
+	if r.taken(bucketID{kind: KindKey, who: who.KeyID}, rate, max(1, burstSeconds*rate)) {
+		return nil
+	}
+	refusal := picket.Refuse(picket.CodeRateLimited, "Wait as long as Retry-After says, then repeat the request.",
+		"this key sends more than %d requests a minute to this server", perMinute)
+	refusal.RetryAfter = max(time.Second, time.Minute/time.Duration(perMinute))
+	return refusal.With("perMinute", perMinute)
+}
+
 // TakeEnding counts a request with which a lease ends. It does not depend on the
 // rate of the lease, except that a rate of 0 means no limit here as well.
 func (r *Rates) TakeEnding(who string) error { return r.take(bucketID{KindLease, forEnding, who}) }
@@ -102,16 +119,9 @@ func (r *Rates) bounds(id bucketID) (rate, most float64) {
 // take takes a token from a bucket.
 func (r *Rates) take(id bucketID) error {
 	rate, most := r.bounds(id)
-	if rate <= 0 {
+	if rate <= 0 || r.taken(id, rate, most) {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b := r.bucket(id, rate, most); b.tokens >= 1 {
-		b.tokens--
-		return nil
-	}
-	r.refused[id.kind]++
 	what := "requests"
 	if id.purpose == forEnding {
 		what = "requests that end it"
@@ -120,6 +130,18 @@ func (r *Rates) take(id bucketID) error {
 		"this %s sends more than %.0f %s a second to this server", id.kind, rate, what)
 	refusal.RetryAfter = time.Second
 	return refusal.With("perSecond", int(rate))
+}
+
+// taken reports whether there was a token in a bucket, and takes it.
+func (r *Rates) taken(id bucketID, rate, most float64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.bucket(id, rate, most); b.tokens >= 1 {
+		b.tokens--
+		return true
+	}
+	r.refused[id.kind]++
+	return false
 }
 
 // bucket finds or makes a bucket and fills it up to now.

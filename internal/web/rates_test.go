@@ -126,3 +126,47 @@ func TestTheMemoryOfRatesIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A client key with a rate of its own has a bucket of that rate, whatever the general rate is.
+func TestAClientKeyCanHaveARateOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := func(id string, perMinute int) picket.Principal {
+			return picket.Principal{KeyID: id, Client: &picket.ClientLimits{RatePerMinute: perMinute}}
+		}
+		taken := func(r *web.Rates, who picket.Principal) (n int, err error) {
+			for ; n < 1000; n++ {
+				if err = r.TakeKey(who); err != nil {
+					return n, err
+				}
+			}
+			return n, nil
+		}
+		for _, general := range []int{0, 20} {
+			r := web.NewRates(general, 0)
+			n, err := taken(r, client("a", 120))
+			refusal, _ := picket.RefusalOf(err)
+			if n != 10 || refusal == nil || refusal.Code != picket.CodeRateLimited ||
+				refusal.RetryAfter != time.Second || refusal.Facts["perMinute"] != 120 || refusal.Remedy == "" {
+				t.Errorf("%d requests at once, then %v", n, err)
+			}
+			time.Sleep(time.Second)
+			if n, _ := taken(r, client("a", 120)); n != 2 {
+				t.Errorf("%d requests after a second", n)
+			}
+			n, err = taken(r, client("slow", 2))
+			if refusal, _ := picket.RefusalOf(err); n != 1 || refusal.RetryAfter != 30*time.Second {
+				t.Errorf("%d requests at once of a slow key, then %v", n, err)
+			}
+			want := map[int]int{0: 1000, 20: 100}[general]
+			for _, who := range []picket.Principal{{KeyID: "b"}, client("c", 0)} {
+				if n, _ := taken(r, who); n != want {
+					t.Errorf("%d requests of a key without a rate of its own, want %d", n, want)
+				}
+			}
+		}
+		var none *web.Rates
+		if n, err := taken(none, client("a", 1)); n != 1000 {
+			t.Errorf("without rates: %d requests, then %v", n, err)
+		}
+	})
+}

@@ -126,7 +126,7 @@ func (a *API) handler(r route) echo.HandlerFunc {
 				return err
 			}
 			if !rateExempt[r.method+" "+r.path] {
-				if err := a.cfg.Rates.Take(web.KindKey, req.who.KeyID); err != nil {
+				if err := a.cfg.Rates.TakeKey(req.who); err != nil {
 					return err
 				}
 			}

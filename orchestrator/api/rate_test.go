@@ -43,3 +43,23 @@ func TestTheRateOfAKeyIsBounded(t *testing.T) {
 		t.Error("the refusals are not counted in /metrics")
 	}
 }
+
+// A client key has a rate of its own also on the routes that refuse it. Other keys go on.
+func TestTheRateOfAClientKeyIsItsOwn(t *testing.T) {
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	p := newFixture(t, store, api.Config{Rates: web.NewRates(0, 0)})
+	made := p.want(201, "POST", "/api/v1/keys", "admin",
+		`{"name":"partner","scopes":["client"],"client":{"roles":["coder"],"ratePerMinute":2}}`)
+	p.keys["partner"] = made.text("key")
+	p.wantCode(picket.CodeForbidden, "GET", "/api/v1/tasks", "partner", "")
+	a := p.wantCode(picket.CodeRateLimited, "GET", "/api/v1/tasks", "partner", "")
+	if a.header.Get("Retry-After") != "30" || a.body["perMinute"] != 2.0 {
+		t.Errorf("refused with %s", a.raw)
+	}
+	p.wantCode(picket.CodeForbidden, "GET", "/api/v1/tasks", "client", "")
+	shown := p.want(200, "GET", "/api/v1/keys/"+made.text("keyId"), "admin", "").raw
+	if !strings.Contains(shown, `"client":{"roles":["coder"],"maxOpen":100,"ratePerMinute":2}`) {
+		t.Errorf("the key is shown as %s", shown)
+	}
+}
