@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 		return picket.NewKey{}, err
 	}
 	if !created {
-		if err := e.checkRepeatedKey(ctx, id); err != nil {
+		if err := e.checkRepeatedKey(ctx, id, req); err != nil {
 			return picket.NewKey{}, err
 		}
 	}
@@ -36,8 +37,8 @@ func (e *Engine) CreateKey(ctx context.Context, by picket.Caller, req picket.Key
 }
 
 // checkRepeatedKey refuses to show the key of an earlier request with the same Idempotency-Key
-// if it was revoked.
-func (e *Engine) checkRepeatedKey(ctx context.Context, id string) error {
+// if it was revoked or has other rights. The earlier request may have been forgotten.
+func (e *Engine) checkRepeatedKey(ctx context.Context, id string, req picket.KeyRequest) error {
 	k, err := e.Key(ctx, id)
 	switch {
 	case err != nil:
@@ -45,6 +46,10 @@ func (e *Engine) checkRepeatedKey(ctx context.Context, id string) error {
 	case !k.RevokedAt.IsZero():
 		return picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
 			"the key that this request made was revoked")
+	case !slices.Equal(k.Scopes, req.Scopes) || !reflect.DeepEqual(k.Client, req.Client) ||
+		k.ExpiresAt != req.ExpiresAt:
+		return picket.Refuse(picket.CodeStateConflict, "Send a new Idempotency-Key to make a new key.",
+			"a request with this Idempotency-Key has made a key with other rights")
 	}
 	return nil
 }

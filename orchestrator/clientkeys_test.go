@@ -95,7 +95,44 @@ func TestAClientKeyGetsNoMoreRights(t *testing.T) {
 			t.Errorf("adopted as %+v", adopted)
 		}
 		f.wantClient(t, client, partner)
+		all := &picket.ClientLimits{Roles: []string{picket.AnyRole}}
+		asked := map[string]picket.KeyRequest{
+			"other scopes": {Name: "partner", Scopes: admin},
+			"other limits": {Name: "partner", Scopes: req.Scopes, Client: all},
+			"another end":  {Name: "partner", Scopes: req.Scopes, Client: &partner, ExpiresAt: 4e12},
+		}
+		for name, other := range asked {
+			f.forgetRequests(t)
+			if _, err := f.CreateKey(f.Ctx, by, other); picket.CodeOf(err) != picket.CodeStateConflict {
+				t.Errorf("%s after the request was forgotten: %v", name, err)
+			}
+			f.wantClient(t, client, partner)
+		}
 	})
+}
+
+// An administrator who asks for a client key with an Idempotency-Key of long ago is not shown
+// the stronger key of that time.
+func TestAKeyOfAnEarlierRequestIsNotShownAsAClientKey(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		by := kit.Idempotent("k")
+		_, err := f.CreateKey(f.Ctx, by, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeAdmin}})
+		kit.OK(t, err)
+		f.forgetRequests(t)
+		_, err = f.CreateKey(f.Ctx, by, picket.KeyRequest{Name: "k", Scopes: []picket.Scope{picket.ScopeClient},
+			Client: &partner})
+		kit.Refused(t, err, picket.CodeStateConflict)
+	})
+}
+
+// forgetRequests deletes the answers of all requests, as their end after a day does.
+func (f *fixture) forgetRequests(t *testing.T) {
+	t.Helper()
+	keys, err := f.Raw.Keys(f.Ctx, "pk:{default}:req:*").Result()
+	kit.OK(t, err)
+	for _, key := range keys {
+		kit.OK(t, f.Raw.Del(f.Ctx, key).Err())
+	}
 }
 
 // A record of a client key that has lost its limits allows no role.
