@@ -119,12 +119,6 @@ local function check_bundle(id, t)
   check_member('upload', K('uploads'), id, b[3] and true or false, NOW)
 end
 
--- A task of a client stands in the lists of its client and of its context, and counts as open until it ends.
-local function check_client_lists(id, t)
-  for _, key in ipairs(client_lists(t)) do check_member('client', key, id, '-' .. t.updated) end
-  check_member('client', K('client-open:', t.client), id, not TERMINAL[t.state] and t.order)
-end
-
 local function check_task(id, t)
   local known = false
   for _, s in ipairs(STATES) do known = known or s == t.state end
@@ -137,7 +131,10 @@ local function check_task(id, t)
   for _, key in ipairs(index_keys(t)) do
     check_member('list', key, id, t.order)
   end
-  if t.client then check_client_lists(id, t) end
+  if t.client then
+    for _, key in ipairs(client_lists(t)) do check_member('client', key, id, '-' .. t.updated) end
+    check_member('client', K('client-open:', t.client), id, not TERMINAL[t.state] and t.order)
+  end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   check_runs(id, t)
   check_deadline(id, t)

@@ -1,6 +1,8 @@
 package branches
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +14,7 @@ import (
 func coverClientTasks(t *testing.T, f *fixture) {
 	f.CancelAll(t)
 	submit := func(request string, client picket.ClientTask) error {
-		by := kit.Idempotent(request)
-		by.Actor = "key_client"
+		by := picket.Caller{Actor: "key_client", Idempotency: clientRequest(request, "b")}
 		client.Role, client.ContextID, client.MessageID = "served", "c1", "m1"
 		_, err := f.Submit(f.Ctx, by, picket.TaskSpec{Title: "a client's", Role: "served", Client: &client})
 		return err
@@ -23,8 +24,7 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	kit.OK(t, submit("c", picket.ClientTask{}))
 	kit.Refused(t, submit("d", picket.ClientTask{MaxOpen: 1}), picket.CodeQuota)
 	kit.Refused(t, submit("e", picket.ClientTask{MaxQueue: 1}), picket.CodeQuota)
-	by := kit.Idempotent("f")
-	by.Actor, by.Idempotency.Body = "key_client", by.Idempotency.Key
+	by := picket.Caller{Actor: "key_client", Idempotency: clientRequest("f", "c")}
 	_, err := f.Submit(f.Ctx, by, picket.TaskSpec{Title: "another", Role: "served",
 		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m1", TaskID: "mine"}})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
@@ -44,8 +44,16 @@ func coverClientTasks(t *testing.T, f *fixture) {
 		_, err := f.ClientTasks(f.Ctx, q)
 		kit.OK(t, err)
 	}
-	kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-client:*", kit.ZMember(-1, kit.NoTask)).Err())
+	for i := range 201 { // of tasks that are lost, more than the script looks at in one step
+		lost := fmt.Sprintf("%s%03d", kit.NoTask[:len(kit.NoTask)-3], i)
+		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-client:*", kit.ZMember(-1, lost)).Err())
+	}
 	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{})
 	kit.OK(t, err)
 	f.CancelAll(t)
+}
+
+// clientRequest identifies a request of a client, and its body.
+func clientRequest(name, body string) picket.Idempotency {
+	return picket.Idempotency{Key: fmt.Sprintf("%064s", "client "+name), Body: strings.Repeat(body, 64)}
 }

@@ -99,9 +99,11 @@ var TaskDamages = []damage{
 	{Kind: "client_missing", what: "an open task", Plant: removeEntry("client-open:"+kit.Operator.Actor, theHead)},
 	{Kind: "client_score", what: "another instant", Plant: addEntry("by-client:"+kit.Operator.Actor, 1, theHead)},
 	{Kind: "client_extra", what: "ended and open", Plant: func(s *inspectFixture) {
+		closed, err := s.Task(s.Ctx, s.closed.TaskID)
+		kit.OK(s.t, err)
 		s.rawCommand("HSET", "task:"+s.closed.TaskID, "client", "key_c", "context", "x")
 		for _, key := range []string{"by-client:*", "by-client:key_c", "by-context:x"} {
-			s.rawCommand("ZADD", key, -s.closed.UpdatedAt, s.closed.TaskID)
+			s.rawCommand("ZADD", key, -int64(closed.UpdatedAt), s.closed.TaskID)
 		}
 		s.rawCommand("ZADD", "client-open:key_c", 1, s.closed.TaskID)
 	}},
