@@ -70,7 +70,8 @@ func newFixture(t *testing.T, s rig.Store, change ...func(*a2a.Config)) *fixture
 	must(t, err)
 	f := &fixture{Engine: store.Engine("default"), t: t, url: "http://" + l.Addr().String(),
 		http: &http.Client{Transport: &http.Transport{}}}
-	cfg := a2a.Config{PublicURL: f.url, Pools: pools(), Admit: control.Admit, Engine: store.Engine}
+	cfg := a2a.Config{PublicURL: f.url, Pools: pools(), Admit: control.Admit, Engine: store.Engine,
+		Leases: rig.Sealer()}
 	for _, c := range change {
 		c(&cfg)
 	}
