@@ -59,6 +59,9 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{})
 	kit.OK(t, err)
 	f.CancelAll(t)
+	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 1000, 0).Err()) // other tasks remain
+	_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 1000)
+	kit.OK(t, err)
 }
 
 // clientRequest identifies a request of a client, and its body.
