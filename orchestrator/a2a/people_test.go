@@ -139,7 +139,8 @@ func TestCards(t *testing.T) {
 			t.Cleanup(stop)
 			f := newFixture(t, store, func(cfg *a2a.Config) { cfg.PublicCards = public })
 			res, body := f.get(t, card, f.client, nil)
-			if res.StatusCode != 200 || !strings.Contains(body, `"extensions"`) || !strings.Contains(body, "Writes Go.") {
+			if res.StatusCode != 200 || !strings.Contains(body, `"extensions"`) ||
+				!strings.Contains(body, "Writes Go.") {
 				t.Errorf("with a key: %d %s", res.StatusCode, body)
 			}
 			tag := res.Header.Get("ETag")
@@ -148,15 +149,16 @@ func TestCards(t *testing.T) {
 			}
 			res, body = f.get(t, card, f.client, http.Header{"Accept": {"application/vnd.picket.agent-card+json"}})
 			var flat map[string]any
-			if stdjson.Unmarshal([]byte(body), &flat) != nil || flat["protocol"] != "a2a" || flat["agentId"] != "builder" ||
-				!strings.Contains(res.Header.Get("Vary"), "Accept") {
+			if stdjson.Unmarshal([]byte(body), &flat) != nil || flat["protocol"] != "a2a" ||
+				flat["agentId"] != "builder" || !strings.Contains(res.Header.Get("Vary"), "Accept") {
 				t.Errorf("flat: %s", body)
 			}
 			res, body = f.get(t, card, "", http.Header{"Origin": {"https://evil.example"}})
 			if want := map[bool]int{true: 200, false: 401}[public]; res.StatusCode != want {
 				t.Errorf("without a key: %d, want %d", res.StatusCode, want)
 			}
-			if public && strings.Contains(body, `"extensions"`) || res.Header.Get("Access-Control-Allow-Origin") != "" {
+			allowed := res.Header.Get("Access-Control-Allow-Origin")
+			if public && strings.Contains(body, `"extensions"`) || allowed != "" {
 				t.Errorf("without a key: %v %s", res.Header, body)
 			}
 			for _, path := range []string{"/agents/tester/.well-known/agent-card.json",

@@ -48,7 +48,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// LeaseOpener opens a lease token that it has made, and refuses any other one. Whether the lease holds, the engine says.
+// LeaseOpener opens a lease token that it has made, and refuses any other one. Whether the lease holds, the engine
+// says.
 type LeaseOpener interface {
 	OpenLeaseToken(token string) (picket.LeaseCredential, error)
 }
