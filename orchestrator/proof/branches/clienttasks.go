@@ -60,7 +60,8 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	f.CancelAll(t)
 	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 1000, 0).Err()) // other tasks remain
-	_, err = f.ApplyRetention(f.Ctx, picket.Retention{}, 1000)
+	f.MoveStoreTime(t, time.Second)
+	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Millisecond}, 1000)
 	kit.OK(t, err)
 }
 
