@@ -67,8 +67,8 @@ type A2APool struct {
 	MaxQueue int // tasks that may wait in the queue of the pool, 1 to 100,000
 	// Capabilities are what its workers offer.
 	Capabilities []string
-	Card     Card
-	Skills   map[string]Skill // by capability; a capability that nothing describes has none
+	Card         Card
+	Skills       map[string]Skill // by capability; a capability that nothing describes has none
 }
 
 // A2APools returns the pools of all entries with a2a.enabled, by the names of the entries.
