@@ -29,12 +29,13 @@ type follower struct {
 	// untilAsked ends it when the task waits for its client or a person.
 	untilAsked bool
 	event      func(protocol.Event) error // gets each event, and each task that was read
-	lost       func(error)                // is told of a lost connection
+	lost       func(error)                // is told of a lost connection, once until the agent answers again
 	first      time.Duration              // the shortest pause
 	longest    time.Duration
 
 	status protocol.TaskStatus
 	moved  bool // the status has changed since the stream was opened
+	away   bool // the agent has not answered since then
 }
 
 // run follows the task until it has ended. The error is that of ctx, that of event, or a refusal.
@@ -52,8 +53,9 @@ func (f *follower) run(ctx context.Context) error {
 			return err
 		case f.done():
 			return nil
-		case err != nil:
+		case err != nil && !f.away:
 			f.lost(err)
+			f.away = true
 		}
 		if f.moved {
 			pause = f.first
@@ -102,6 +104,7 @@ func (f *follower) read(ctx context.Context) error {
 
 // take takes an event of the task, or the task itself.
 func (f *follower) take(ev protocol.Event) error {
+	f.away = false
 	status := f.status
 	switch ev := ev.(type) {
 	case *protocol.Task:
@@ -124,7 +127,7 @@ type progress struct {
 	w io.Writer
 	// artifacts prints what they hold, too.
 	artifacts bool
-	last      string
+	last      string // the last line about the state
 	failed    error
 	status    protocol.TaskStatus
 	shown     map[protocol.ArtifactID]int // bytes of the text of an artifact that were printed
@@ -153,7 +156,10 @@ func (p *progress) state(s protocol.TaskStatus) {
 	if text := said(s.Message); text != "" {
 		line += ": " + text
 	}
-	p.line(line)
+	if line != p.last {
+		p.last = line
+		p.line(line)
+	}
 }
 
 func (p *progress) print(text string) {
@@ -162,12 +168,7 @@ func (p *progress) print(text string) {
 	}
 }
 
-func (p *progress) line(line string) {
-	if line != p.last {
-		p.last = line
-		p.print(line + "\n")
-	}
-}
+func (p *progress) line(line string) { p.print(line + "\n") }
 
 // maxShown is of how many artifacts a stream remembers what was printed.
 const maxShown = 10_000

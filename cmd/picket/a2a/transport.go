@@ -95,7 +95,7 @@ func tooLong() error {
 }
 
 // eventBody is the body of a stream. Reading it fails with [tooLong] when one event is too long, and with
-// [picket.CodeUnavailable] when the connection is lost.
+// [picket.CodeUnavailable] when the connection is lost, also if that is after half an event.
 type eventBody struct {
 	io.ReadCloser
 	size  int  // bytes of the event so far
@@ -108,7 +108,7 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	for _, c := range p[:n] {
 		switch {
 		case c == '\n' && b.blank:
-			b.size = 0
+			b.size = -1 // this is the end of an event, or an empty line between events
 		case c == '\n':
 			b.blank = true
 		case c != '\r':
@@ -117,6 +117,9 @@ func (b *eventBody) Read(p []byte) (int, error) {
 		if b.size++; b.size > maxAnswer {
 			return 0, tooLong()
 		}
+	}
+	if errors.Is(err, io.EOF) && b.size > 0 {
+		err = io.ErrUnexpectedEOF
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = picket.Refuse(picket.CodeUnavailable, "Follow the task again.", "the connection to the agent was lost: %s",
