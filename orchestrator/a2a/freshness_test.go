@@ -10,7 +10,7 @@ import (
 )
 
 // A client that subscribes after its answer does not see the question again, although another stream of the task has
-// not told of the answer yet.
+// not shown the answer yet.
 func TestAStreamBeginsAfterWhatItsClientHasDone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		c := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)

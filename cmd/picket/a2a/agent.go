@@ -58,7 +58,9 @@ func (g *guard) http() *http.Client {
 	return &http.Client{Transport: g, CheckRedirect: client.DefaultHTTP.CheckRedirect}
 }
 
-func (t *target) dial(ctx context.Context, g *guard, streams bool, interfaces []*protocol.AgentInterface) (*agent, error) {
+// dial makes the client that calls one of the interfaces.
+func (t *target) dial(ctx context.Context, g *guard, streams bool, interfaces []*protocol.AgentInterface,
+) (*agent, error) {
 	c, err := a2aclient.NewFromEndpoints(ctx, interfaces, a2aclient.WithDefaultsDisabled(),
 		a2aclient.WithJSONRPCTransport(g.http()), a2aclient.WithRESTTransport(g.http()))
 	if err != nil {
@@ -122,7 +124,7 @@ func (t *target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 		excerpt(term.OneLine(strings.Join(spoken, ", "))))
 }
 
-// task reads a task with all that the agent tells of it.
+// task reads a task with its history and its artifacts.
 func (a *agent) task(ctx context.Context, id protocol.TaskID) (*protocol.Task, error) {
 	ctx, stop := context.WithTimeout(ctx, callTimeout)
 	defer stop()

@@ -26,7 +26,8 @@ func TestTheKeyOfPicketGoesToItsServerAlone(t *testing.T) {
 		}
 		run(t, "get", "builder", "t1").want(t, 0)
 		run(t, "get", own.url+"/agents/builder", "t1").want(t, 0)
-		if got := own.sent("Authorization"); slices.ContainsFunc(got, func(s string) bool { return s != "Bearer "+key }) {
+		got := own.sent("Authorization")
+		if slices.ContainsFunc(got, func(s string) bool { return s != "Bearer "+key }) {
 			t.Errorf("the server got %q", got)
 		}
 		own.headers = nil

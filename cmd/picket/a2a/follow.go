@@ -29,7 +29,7 @@ type follower struct {
 	// untilAsked ends it when the task waits for its client or a person.
 	untilAsked bool
 	event      func(protocol.Event) error // gets each event, and each task that was read
-	lost       func(error)                // is told of a lost connection, once until the agent answers again
+	lost       func(error)                // is called when the connection is lost, once until the agent answers again
 	first      time.Duration              // the shortest pause
 	longest    time.Duration
 

@@ -110,7 +110,8 @@ func checkAddress(given string) (*url.URL, error) {
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, picket.Refuse(exit.CodeUsage, remedy, "the URL of an agent has no query and no fragment")
 	}
-	u.Host, u.Path, u.RawPath = strings.ToLower(u.Host), strings.TrimRight(strings.TrimSuffix(u.Path, cardPath), "/"), ""
+	u.Host, u.RawPath = strings.ToLower(u.Host), ""
+	u.Path = strings.TrimRight(strings.TrimSuffix(u.Path, cardPath), "/")
 	return u, nil
 }
 

@@ -52,7 +52,8 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, context.Cause(r.Context())
 	case err != nil:
 		return nil, picket.Refuse(picket.CodeUnavailable, "Check the address, and that the agent runs.",
-			"%s does not answer: %s", g.target.base, excerpt(err.Error())).WithCause(errors.Join(picket.ErrUnknown, err))
+			"%s does not answer: %s", g.target.base, excerpt(err.Error())).
+			WithCause(errors.Join(picket.ErrUnknown, err))
 	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if kind == eventStream && res.StatusCode == http.StatusOK {
@@ -73,7 +74,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// readAnswer reads an answer that is no stream.
+// readAnswer reads an answer that is not a stream.
 func readAnswer(res *http.Response) ([]byte, error) {
 	defer res.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
@@ -187,7 +188,10 @@ func mayHoldKey(name string) bool {
 		return false
 	}
 	lower := strings.ToLower(name)
-	return lower == "authorization" || !slices.Contains([]string{"host", "connection", "transfer-encoding", "upgrade", "te",
-		"trailer", "expect", "cookie", "accept", "accept-encoding", "a2a-version", "keep-alive", "range"}, lower) &&
-		!strings.HasPrefix(lower, "content-") && !strings.HasPrefix(lower, "proxy-")
+	return !slices.Contains(ownHeaders, lower) && !strings.HasPrefix(lower, "content-") &&
+		!strings.HasPrefix(lower, "proxy-")
 }
+
+// ownHeaders are headers that HTTP, or the client, uses itself.
+var ownHeaders = []string{"host", "connection", "transfer-encoding", "upgrade", "te", "trailer", "expect", "cookie",
+	"accept", "accept-encoding", "a2a-version", "keep-alive", "range"}

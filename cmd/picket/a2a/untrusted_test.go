@@ -49,7 +49,8 @@ func TestTextsOfAnAgentAreShownAsText(t *testing.T) {
 		}
 	}
 	for _, format := range []string{"table", "wide", "json", "jsonl", "yaml", "name"} {
-		for _, line := range [][]string{{"card"}, {"get", "t1"}, {"list"}, {"cancel", "t1"}, {"send", "x", "--no-wait"}} {
+		for _, line := range [][]string{{"card"}, {"get", "t1"}, {"list"}, {"cancel", "t1"},
+			{"send", "x", "--no-wait"}} {
 			r := run(t, append([]string{line[0], f.url, "-o", format}, line[1:]...)...)
 			r.want(t, 0)
 			check(r)
@@ -117,7 +118,9 @@ func TestWrongAnswers(t *testing.T) {
 		}
 		for _, line := range [][]string{{"get", f.url, "t1"}, {"list", f.url}, {"cancel", f.url, "t1"},
 			{"send", f.url, "x", "--no-wait"}, {"stream", f.url, "t1", "--timeout", "3s"}} {
-			if r := run(t, line...); r.code > 3 && r.code != 124 || r.code != 0 && r.stderr == "" && line[0] != "stream" {
+			r := run(t, line...)
+			silent := r.code != 0 && r.stderr == "" && line[0] != "stream"
+			if r.code > 3 && r.code != 124 || silent {
 				t.Errorf("%q, %s: exit code %d\n%s", line, answer, r.code, r.stderr)
 			}
 		}
