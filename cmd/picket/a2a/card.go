@@ -80,7 +80,11 @@ func printCard(w io.Writer, c *protocol.AgentCard) {
 	}
 	fmt.Fprintln(w, d.Dim("skills"))
 	for _, s := range c.Skills {
-		fmt.Fprintf(w, "  %s: %s\n", d.Bold(term.OneLine(cmp.Or(s.Name, s.ID))), term.OneLine(s.Description))
+		name := d.Bold(term.OneLine(cmp.Or(s.Name, s.ID)))
+		if s.ID != s.Name {
+			name += " (" + term.OneLine(s.ID) + ")"
+		}
+		fmt.Fprintf(w, "  %s: %s\n", name, term.OneLine(s.Description))
 		for _, example := range s.Examples {
 			fmt.Fprintf(w, "    for example: %s\n", term.OneLine(example))
 		}

@@ -2,9 +2,12 @@ package a2a
 
 import (
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 const ownKey = "pkk_default_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -155,5 +158,43 @@ func TestARedirectIsRefused(t *testing.T) {
 	run(t, "get", f.url, "t1", "--allow-host", strings.TrimPrefix(hop, "http://")).want(t, 1, "to another address")
 	if n := len(other.sent("Host")); n != 0 {
 		t.Errorf("the other host got %d requests", n)
+	}
+}
+
+// A picket.yaml in the current directory cannot make its server get the token.
+func TestATokenIsNotSentToALocalURL(t *testing.T) {
+	f := newAgent(t)
+	atHome(t, "http://127.0.0.1:1", ownKey)
+	t.Setenv("AGENT_TOKEN", "tok")
+	if err := os.WriteFile("picket.yaml", []byte("url: "+f.url+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runRoot(t, "config", "trust").want(t, 0)
+	for _, agent := range []string{"builder", f.url + "/agents/builder"} {
+		run(t, "get", agent, "t1", "--token-env", "AGENT_TOKEN").want(t, 2,
+			"AGENT_TOKEN is not sent to the url in picket.yaml:1:1")
+		run(t, "get", agent, "t1") // with no key, because none is saved for that server
+	}
+	if got := strings.Join(f.sent("Authorization"), ""); got != "" {
+		t.Errorf("the server got %q", got)
+	}
+}
+
+// A role is a pool of the namespace of the key. A URL is taken as it is.
+func TestTheNamespaceOfARole(t *testing.T) {
+	atHome(t, "http://127.0.0.1:7070", strings.Replace(ownKey, "default", "team", 1))
+	cmd := &cobra.Command{}
+	cmd.Flags().String("token-env", "", "")
+	cmd.Flags().StringSlice("allow-host", nil, "")
+	for given, want := range map[string]string{
+		"builder":                              "http://127.0.0.1:7070/n/team/agents/builder",
+		"http://127.0.0.1:7070/agents/builder": "http://127.0.0.1:7070/agents/builder",
+		"http://127.0.0.1:7070/n/team/":        "http://127.0.0.1:7070/n/team",
+		"https://a.example/":                   "https://a.example",
+	} {
+		got, err := findTarget(cmd, given)
+		if err != nil || got.base != want || got.server != nil != (got.credential != "") {
+			t.Errorf("%s: %+v, %v; want %s", given, got, err, want)
+		}
 	}
 }

@@ -142,12 +142,17 @@ type result struct {
 // run runs `picket a2a` with arguments. Errors are printed as the program prints them.
 func run(t *testing.T, args ...string) result {
 	t.Helper()
+	return runRoot(t, append([]string{"a2a"}, args...)...)
+}
+
+func runRoot(t *testing.T, args ...string) result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{Use: "picket", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().String("config", "", "")
 	root.PersistentFlags().String("url", "", "")
-	root.AddCommand(New())
-	root.SetArgs(append([]string{"a2a"}, args...))
+	root.AddCommand(New(), cli.NewConfig(func(string, string) error { return nil }))
+	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	err := root.ExecuteContext(t.Context())

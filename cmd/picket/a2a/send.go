@@ -87,7 +87,7 @@ func messageFlags(c *cobra.Command) {
 	c.Flags().StringArray("file", nil, "send a file, too; PATH;type=TYPE sets its media type")
 	c.Flags().String("data", "", "send this JSON, too")
 	c.Flags().String("message-id", "", "the id of the message (default: a new one); an agent takes an id once")
-	c.Flags().Duration("timeout", 0, "stop waiting after this time; the task goes on (default: none)")
+	c.Flags().Duration("timeout", 0, "stop waiting after this time, and let the task go on; 0 means never")
 }
 
 func newStream() *cobra.Command {
@@ -107,7 +107,7 @@ func newStream() *cobra.Command {
 		})
 	c.Long = "Follow a task until it has ended, also when the connection is lost. Ctrl-C ends that, and the task goes on.\n" +
 		exitHelp
-	c.Flags().Duration("timeout", 0, "stop after this time; the task goes on (default: none)")
+	c.Flags().Duration("timeout", 0, "stop after this time, and let the task go on; 0 means never")
 	return term.FormatFlag(c)
 }
 

@@ -54,7 +54,14 @@ func findTarget(cmd *cobra.Command, given string) (*target, error) {
 			return nil, picket.Refuse(exit.CodeUsage, "Give the role of a pool, such as builder, or the URL of an agent.",
 				"%.80q is neither a role nor a URL", given)
 		}
-		return t, t.connect(cmd, "/agents/"+given)
+		if err := t.connect(cmd); err != nil {
+			return nil, err
+		}
+		if ns, ok := picket.KeyNamespace(t.credential.Reveal()); ok && ns != "default" {
+			t.base += "/n/" + ns
+		}
+		t.base += "/agents/" + given
+		return t, nil
 	}
 	address, err := checkAddress(given)
 	if err != nil {
@@ -65,7 +72,11 @@ func findTarget(cmd *cobra.Command, given string) (*target, error) {
 		return nil, err
 	}
 	if path, within := cutURL(address, server); within {
-		return t, t.connect(cmd, path)
+		if err := t.connect(cmd); err != nil {
+			return nil, err
+		}
+		t.base += path
+		return t, nil
 	}
 	t.base = address.String()
 	if t.credential != "" && address.Scheme == "http" && !isLoopback(address) {
@@ -75,8 +86,8 @@ func findTarget(cmd *cobra.Command, given string) (*target, error) {
 	return t, nil
 }
 
-// connect makes an agent of the Picket server the target. Its path is below the namespace of the key.
-func (t *target) connect(cmd *cobra.Command, path string) (err error) {
+// connect makes the Picket server the target, with the key for it.
+func (t *target) connect(cmd *cobra.Command) (err error) {
 	if t.credential != "" {
 		t.server, err = cli.ConnectFrom(cmd, t.credential, t.source)
 	} else {
@@ -86,15 +97,8 @@ func (t *target) connect(cmd *cobra.Command, path string) (err error) {
 		return err
 	}
 	t.credential = t.server.Key()
-	base, err := unixsocket.RequestURL(t.server.URL())
-	if err != nil {
-		return err
-	}
-	if ns, ok := picket.KeyNamespace(t.credential.Reveal()); ok && ns != "default" && !strings.HasPrefix(path, "/n/") {
-		base += "/n/" + ns
-	}
-	t.base = base + path
-	return nil
+	t.base, err = unixsocket.RequestURL(t.server.URL())
+	return err
 }
 
 // checkAddress reads the URL of an agent, or of its card.
