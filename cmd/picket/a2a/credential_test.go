@@ -121,6 +121,11 @@ func TestACardCannotNameAnotherHost(t *testing.T) {
 	run(t, "get", f.url, "t1", "--token-env", "AGENT_TOKEN").want(t, 2, "sends requests to another host: "+host,
 		"--allow-host "+host)
 	run(t, "get", f.url, "t1").want(t, 2, "sends requests to another host")
+	only := &target{base: f.url, credential: "tok"}
+	if res, err := only.guard().http().Get(other.url); err == nil {
+		res.Body.Close()
+		t.Error("a request that no card was asked for goes to another host")
+	}
 	if n := len(other.sent("Host")); n != 0 {
 		t.Errorf("the other host got %d requests", n)
 	}
