@@ -16,7 +16,7 @@ import (
 
 // New is `picket a2a`.
 func New() *cobra.Command {
-	c := cli.CommandGroup("a2a", "Talk to agents by the A2A protocol: send tasks, follow them and answer questions",
+	c := cli.CommandGroup("a2a", "Send tasks to agents by the A2A protocol, and follow them",
 		newCard(), newSend(), newTell(), newGet(), newList(), newStream(), newCancel())
 	c.Long = "AGENT is the role of a pool of the Picket server, such as builder, or the URL of any agent that speaks\n" +
 		"A2A 1.0. The card of an agent is read at URL/.well-known/agent-card.json. The key of Picket, which is the saved\n" +
