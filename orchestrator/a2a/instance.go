@@ -35,7 +35,8 @@ func (x *exchange) checkTakesTasks() error {
 	remedy := "Send it to the pool: " + x.poolBase() + "/a2a"
 	switch x.instance.Status {
 	case picket.AgentDraining:
-		return picket.Refuse(picket.CodeAgentDraining, remedy, "%s drains, so it takes no new tasks", x.instance.AgentID)
+		return picket.Refuse(picket.CodeAgentDraining, remedy, "%s drains, so it takes no new tasks",
+			x.instance.AgentID)
 	case picket.AgentDeregistered:
 		return picket.Refuse(picket.CodeAgentGone, remedy, "%s is deregistered", x.instance.AgentID)
 	}

@@ -34,7 +34,8 @@ func TestWhoMayUseAnEndpoint(t *testing.T) {
 	for _, r := range routes {
 		method, path, _ := strings.Cut(r, " ")
 		ofPool := strings.Contains(path, ":role")
-		path = strings.NewReplacer(":role", "tester", ":namespace", "default", ":agent", "t1", "*", "tasks").Replace(path)
+		path = strings.NewReplacer(":role", "tester", ":namespace", "default", ":agent", "t1",
+			"*", "tasks").Replace(path)
 		for name, c := range map[string]struct {
 			key  string
 			want func(status int) bool
