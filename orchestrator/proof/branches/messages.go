@@ -28,12 +28,14 @@ func coverMessages(t *testing.T, f *fixture) {
 		return sent
 	}
 	text := picket.MessageRequest{Body: "x"}
+	client := kit.WithKey(f.MustCreateClientKey(t, picket.AnyRole).KeyID)
 	f.MustRegister(t, picket.Registration{AgentID: "ms1"})
 	f.MustRegister(t, picket.Registration{AgentID: "ms2"})
 	task := f.MustSubmit(t, picket.TaskSpec{Agent: "ms1"})
 	h := f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
 
 	first := tell(by, task.TaskID, text, "")
+	tell(client, task.TaskID, text, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "x", MessageID: first.MessageID}, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "y", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
 	tell(by, "ms1", picket.MessageRequest{Body: "x", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)

@@ -228,6 +228,8 @@ var findingTests = map[string]string{
 	"a page of messages has any size":                                    "TestShownMessagesAreBounded",
 	"the past of a task has any size":                                    "TestShownMessagesAreBounded",
 	"an agent that writes counts as a person":                            "TestTheKeyOfAnAgentReadsItsConversation",
+	"a client that writes counts as a person":                            "TestAClientIsNoPerson",
+	"a person that writes counts as a client":                            "TestAClientIsNoPerson",
 	"an agent writes to itself":                                          "TestToWhomAnAgentSendsMessages",
 	"a subtask cannot write to its parent":                               "TestToWhomAnAgentSendsMessages",
 	"a task cannot write to its subtask":                                 "TestToWhomAnAgentSendsMessages",

@@ -32,6 +32,8 @@ var messageMutants = []mutant{
 	{"a page of messages has any size", []edit{{"bounds-message-rows", ""}}},
 	{"the past of a task has any size", []edit{{"bounds-recent", ""}}},
 	{"an agent that writes counts as a person", []edit{{"agent-tells-itself", "if false then"}}},
+	{"a client that writes counts as a person", []edit{{"client-is-no-person", ""}}},
+	{"a person that writes counts as a client", []edit{{"client-is-no-person", "m.kind = 'client'"}}},
 	{"an agent writes to itself", []edit{{"tells-others", ""}}},
 	{"a subtask cannot write to its parent",
 		[]edit{{"tells-parent", "if string.sub(to, 1, 5) == 'task_' and to ~= tid"}}},
