@@ -82,7 +82,7 @@ func TestTasksOfClients(t *testing.T) {
 			t.Errorf("pages: %v", paged)
 		}
 		if _, err := f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Cursor: "x"}); !errors.Is(err, picket.CodeValidation) {
-			t.Errorf("a cursor that is none: %v", err)
+			t.Errorf("a bad cursor: %v", err)
 		}
 
 		got, err := f.Task(f.Ctx, a)

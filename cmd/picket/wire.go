@@ -24,6 +24,7 @@ import (
 	"github.com/picket-dev/picket/internal/tracing"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/orchestrator/mirror"
@@ -237,6 +238,9 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 			return err
 		}
 	}
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, all.proxyURL()); err != nil {
+		return err
+	}
 	if h.toolproxy {
 		env, calls := processEnv(h.log), tracer.NewCalls(taskLookup(store))
 		defer calls.Close()
@@ -290,15 +294,19 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 
 // siteParts are what answers the requests to a server process. Nil parts are not served.
 type siteParts struct {
-	control *api.API
-	console *console.Console
-	proxy   *toolproxy.Proxy
+	control   *api.API
+	console   *console.Console
+	proxy     *toolproxy.Proxy
+	endpoints *a2a.Server
 }
 
 // mount adds the routes of an endpoint to e.
 func (p siteParts) mount(e *echo.Echo, at endpoint, orchestrator bool) *echo.Echo {
 	if orchestrator && !at.only {
 		p.control.Mount(e)
+		if p.endpoints != nil {
+			p.endpoints.Mount(e)
+		}
 	} else {
 		p.control.MountOps(e)
 	}
