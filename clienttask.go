@@ -30,6 +30,7 @@ type ClientTaskQuery struct {
 	States   []TaskState
 	Handoffs []HandoffKind
 	Since    Instant // in their state since this instant or later
+	Emitted  bool    // with what their agents have emitted; such a page can be short
 	Limit    int     // 1 to 100, default 50
 	Cursor   string  // from the previous page
 }

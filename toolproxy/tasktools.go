@@ -23,6 +23,20 @@ func reportProgress(ctx context.Context, task taskReporter, c Call, p picket.Pro
 	return task.Report(ctx, c.Held, c.requestID(), p)
 }
 
+func emitArtifact(ctx context.Context, task taskReporter, c Call, chunk picket.ArtifactChunk) (any, error) {
+	if err := chunk.Normalize(); err != nil {
+		return nil, err
+	}
+	return task.Emit(ctx, c.Held, c.requestID(), chunk)
+}
+
+func emitStatus(ctx context.Context, task taskReporter, c Call, m picket.StatusMessage) (any, error) {
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return task.EmitStatus(ctx, c.Held, c.requestID(), m)
+}
+
 type completeRequest struct {
 	Output   picket.RawJSON  `json:"output"`
 	Summary  string          `json:"summary"`

@@ -3,12 +3,13 @@
 -- client_tasks pages through the tasks that clients have submitted at endpoints, the latest change first. It looks at
 -- 2,000 tasks at most, so that total can be lower than it is.
 -- ARGV: client or *, role or '', index of a context or '', limit, score and id of the row that comes before or '',
---   earliest change (raw ms) or 0, then the states that are asked for: of a task, or handoff:KIND; none: all
+--   earliest change (raw ms) or 0, with emissions 0|1, then the states that are asked for: of a task, or
+--   handoff:KIND; none: all
 -- Reply: total, score and id of the last row or '', rows: a view of the task each
 local client, role, context, limit, since = ARGV[1], ARGV[2], ARGV[3], num(ARGV[4]), num(ARGV[7])
 local MOST, CHUNK = 2000, 200 -- rows
 local wanted
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   wanted = wanted or {}
   wanted[ARGV[i]] = true
 end
@@ -37,8 +38,9 @@ local function show(id, score)
     more = true
     return
   end
-  rows[#rows + 1] = task_view(id)
-  size = size + call('STRLEN', K('in:', id)) + call('STRLEN', K('out:', id))
+  local shown = ARGV[8] == '1' and call('HGET', K('task:', id), 'emitted_bytes')
+  rows[#rows + 1] = task_view(id, false, shown and 0 or nil) -- @lists-emissions
+  size = size + num(shown) + call('STRLEN', K('in:', id)) + call('STRLEN', K('out:', id))
   last = { score, id }
 end
 

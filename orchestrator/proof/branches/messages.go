@@ -253,3 +253,49 @@ func (f *fixture) leaseOfNobody(t *testing.T) picket.Lease {
 	f.MustSubmit(t, picket.TaskSpec{})
 	return f.AcquireOne(t, picket.AcquireRequest{})
 }
+
+// coverEmissions takes the ways of what the holder of a lease emits. The bounds are those of the engine, so the counts
+// are set to them.
+func coverEmissions(t *testing.T, f *fixture) {
+	_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "of a client", Role: "emits",
+		Client: &picket.ClientTask{Role: "emits", ContextID: "c1"}})
+	kit.OK(t, err)
+	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "emits"}))
+	_, err = f.Report(f.Ctx, h, "", picket.Progress{Summary: "s"})
+	kit.OK(t, err)
+	emit := func(id, text string, add, last bool, want picket.Code) {
+		t.Helper()
+		_, err := f.Emit(f.Ctx, h, id, picket.ArtifactChunk{Parts: []picket.Part{{Text: &text}}, Append: add, Last: last})
+		if want != "" {
+			kit.Refused(t, err, want)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+	emit("", "a", true, false, picket.CodeNotFound)
+	emit("e1", "b", false, false, "")
+	emit("e1", "b", false, false, "")
+	emit("e1", "c", false, false, picket.CodeIdempotencyConflict)
+	emit("", "d", true, true, "")
+	emit("", "e", true, false, picket.CodeStateConflict)
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "s"})
+	kit.OK(t, err)
+	for _, quota := range []string{"emitted_bytes", "emitted"} {
+		key := "pk:{default}:task:" + h.TaskID
+		was, err := f.Raw.HGet(f.Ctx, key, quota).Result()
+		kit.OK(t, err)
+		kit.OK(t, f.Raw.HSet(f.Ctx, key, quota, picket.MaxEmittedBytes).Err())
+		emit("", "f", false, false, picket.CodeQuota)
+		kit.OK(t, f.Raw.HSet(f.Ctx, key, quota, was).Err())
+	}
+	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Emitted: true})
+	kit.OK(t, err)
+	for range 9 {
+		_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "again"})
+		kit.OK(t, err)
+	}
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "again"})
+	kit.Refused(t, err, picket.CodeLeaseReleased)
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "late"})
+	kit.Refused(t, err, picket.CodeLeaseReleased)
+}

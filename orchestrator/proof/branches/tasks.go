@@ -180,6 +180,7 @@ func coverFence(t *testing.T, f *fixture) {
 	}
 	_, err = f.Report(f.Ctx, h, "", progress)
 	kit.Refused(t, err, picket.CodeStaleFence)
+	coverEmissions(t, f)
 	coverLoop(t, f)
 	coverRepeats(t, f)
 	// A run whose task is gone: only a damaged store has one.
