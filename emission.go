@@ -51,7 +51,7 @@ type ArtifactChunk struct {
 
 // Part is a piece of content of the form of A2A 1.0. Exactly one of Text, Raw, URL and Data is set.
 type Part struct {
-	Text      *string            `json:"text,omitempty"`
+	Text      *string            `json:"text,omitzero"`
 	Raw       []byte             `json:"raw,omitzero"` // base64 in JSON
 	URL       string             `json:"url,omitempty"`
 	Data      RawJSON            `json:"data,omitzero"` // any JSON
@@ -85,8 +85,8 @@ func (c *ArtifactChunk) Normalize() error {
 	if n := len(c.Parts); n == 0 || n > MaxEmittedParts {
 		return Invalid("/parts", "Send 1 to 100 parts.", "parts has %d entries", n)
 	}
-	for i, p := range c.Parts {
-		if err := p.check("/parts/" + strconv.Itoa(i)); err != nil {
+	for i := range c.Parts {
+		if err := c.Parts[i].normalize("/parts/" + strconv.Itoa(i)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,11 @@ func (c *ArtifactChunk) Normalize() error {
 // isUnprintable reports whether a rune is no printable ASCII character, or a blank.
 func isUnprintable(r rune) bool { return r <= ' ' || r >= utf8.RuneSelf-1 }
 
-func (p Part) check(at string) error {
+// normalize refuses a part that A2A does not have. Data that is null is none.
+func (p *Part) normalize(at string) error {
+	if string(p.Data) == "null" {
+		p.Data = nil
+	}
 	kinds := 0
 	for _, set := range []bool{p.Text != nil, p.Raw != nil, p.URL != "", p.Data != nil} {
 		if set {

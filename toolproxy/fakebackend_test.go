@@ -448,7 +448,7 @@ var goodRequests = map[string]request{
 	"emit": {
 		path: "/v1/tools/emit",
 		body: `{"artifactId":"a","name":"n","description":"d","parts":[{"text":"t","metadata":{"n":12345678901234567890}},` +
-			`{"raw":"AAE=","filename":"f"},{"url":"https://x.example/y","mediaType":"image/png"},{"data":null}],` +
+			`{"raw":"AAE=","filename":"f"},{"url":"https://x.example/y","mediaType":"image/png"},{"data":[1]}],` +
 			`"append":true,"last":true}`,
 	},
 	"emit_status": {path: "/v1/tools/emit_status", body: `{"message":"half way"}`},

@@ -326,6 +326,7 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	if x.pool != nil {
 		q.Role = x.pool.Role
 	}
+	q.Emitted = req.IncludeArtifacts || req.HistoryLength != nil && *req.HistoryLength > 0
 	if req.StatusTimestampAfter != nil {
 		q.Since = picket.Instant(req.StatusTimestampAfter.UnixMilli())
 	}

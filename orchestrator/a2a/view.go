@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"slices"
 	"strings"
@@ -66,14 +67,27 @@ func viewOf(t picket.Task) *protocol.Task {
 	if said := statusParts(t); len(said) > 0 {
 		view.Status.Message = agentMessage(t, statusMessageID(t), said)
 	}
-	if parts := partsOf(t.Output); t.State == picket.TaskCompleted && len(parts) > 0 {
-		view.Artifacts = []*protocol.Artifact{{
-			ID:    protocol.ArtifactID("artifact_" + strings.TrimPrefix(t.TaskID, "task_")),
-			Name:  "output",
-			Parts: parts,
-		}}
+	if e := lastStatus(t); e != nil {
+		view.Status.Message = statusMessage(t, *e)
+	}
+	view.Artifacts = emittedArtifacts(t.Emitted)
+	if result := resultOf(t); result != nil {
+		view.Artifacts = append(view.Artifacts, result)
 	}
 	return view
+}
+
+// resultOf is the artifact that a task has handed in, or nil.
+func resultOf(t picket.Task) *protocol.Artifact {
+	parts := partsOf(t.Output)
+	if t.State != picket.TaskCompleted || len(parts) == 0 {
+		return nil
+	}
+	return &protocol.Artifact{
+		ID:    protocol.ArtifactID(resultPrefix + strings.TrimPrefix(t.TaskID, "task_")),
+		Name:  "output",
+		Parts: parts,
+	}
 }
 
 func contextOf(t picket.Task) string {
@@ -185,7 +199,12 @@ func historyOf(t picket.Task, conversation []picket.Message, limit int) []*proto
 			turns = append(turns, turn{m.SentAt, said})
 		}
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return int(a.at - b.at) })
+	for _, e := range t.Emitted {
+		if e.Status != nil {
+			turns = append(turns, turn{e.At, statusMessage(t, e)})
+		}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
 	turns = turns[max(0, len(turns)-limit):]
 	history := make([]*protocol.Message, len(turns))
 	for i, said := range turns {
