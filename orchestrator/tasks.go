@@ -87,6 +87,9 @@ func (e *Engine) ClientTasks(ctx context.Context, q picket.ClientTaskQuery) (pic
 	for _, s := range q.States {
 		args = append(args, string(s))
 	}
+	if q.Rejected {
+		args = append(args, "failed:rejected")
+	}
 	for _, k := range q.Handoffs {
 		args = append(args, "handoff:"+string(k))
 	}

@@ -83,6 +83,7 @@ type taskReporter interface {
 		m picket.StatusMessage) (picket.Emitted, error)
 	Complete(ctx context.Context, held picket.LeaseCredential, c picket.Completion) (picket.TaskState, error)
 	Fail(ctx context.Context, held picket.LeaseCredential, reason string, retryable bool) (picket.TaskState, error)
+	Decline(ctx context.Context, held picket.LeaseCredential, reason string) (picket.TaskState, error)
 	RequestHelp(ctx context.Context, held picket.LeaseCredential, req picket.HelpRequest) (picket.HelpRequested, error)
 }
 

@@ -100,6 +100,8 @@ func TestBadBodiesNameTheField(t *testing.T) {
 		{"mark_complete", `{"output":1,"summary":"` + strings.Repeat("x", 20_000) + `"}`, 413, "too_large", "/summary"},
 		{"mark_failed", `{}`, 400, "validation_failed", "/reason"},
 		{"mark_failed", `{"reason":"r","retryable":"yes"}`, 400, "validation_failed", "/retryable"},
+		{"mark_failed", `{"reason":"r","class":"crash"}`, 400, "validation_failed", "/class"},
+		{"mark_failed", `{"reason":"r","class":"rejected","retryable":true}`, 400, "validation_failed", "/retryable"},
 		{"request_human_help", `{}`, 400, "validation_failed", "/question"},
 		{"request_human_help", `{"question":"q","kind":"escalation"}`, 400, "validation_failed", "/kind"},
 		{"request_human_help", `{"question":"q","onDeadline":"deny"}`, 400, "validation_failed", "/deadlineSeconds"},

@@ -187,6 +187,10 @@ func (d *fakeBackend) Fail(_ context.Context, h picket.LeaseCredential, _ string
 	return picket.TaskQueued, d.note("mark_failed", h)
 }
 
+func (d *fakeBackend) Decline(_ context.Context, h picket.LeaseCredential, _ string) (picket.TaskState, error) {
+	return picket.TaskFailed, d.note("mark_failed", h)
+}
+
 func (d *fakeBackend) RequestHelp(_ context.Context, h picket.LeaseCredential,
 	_ picket.HelpRequest) (picket.HelpRequested, error) {
 	return picket.HelpRequested{State: picket.TaskHandoff}, d.note("request_human_help", h)

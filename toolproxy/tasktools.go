@@ -59,7 +59,9 @@ func markComplete(ctx context.Context, task taskReporter, c Call, body completeR
 
 type failRequest struct {
 	Reason    string `json:"reason"`
-	Retryable *bool  `json:"retryable"` // absent: true
+	Retryable *bool  `json:"retryable"` // absent: true, unless the class is rejected
+	// Class is picket.ExitAgentFailed or picket.ExitRejected; absent: ExitAgentFailed.
+	Class picket.ExitClass `json:"class"`
 }
 
 func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest) (any, error) {
@@ -68,6 +70,18 @@ func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest
 	}
 	if err := checkText("/reason", body.Reason, maxReason); err != nil {
 		return nil, err
+	}
+	switch body.Class {
+	case "", picket.ExitAgentFailed:
+	case picket.ExitRejected:
+		if body.Retryable != nil && *body.Retryable {
+			return nil, picket.Invalid("/retryable", "Leave it out: a rejected task is not tried again.",
+				"a task cannot be rejected and tried again")
+		}
+		state, err := task.Decline(ctx, c.Held, body.Reason)
+		return stateResponse{state}, err
+	default:
+		return nil, picket.Invalid("/class", "Send agent_failed or rejected.", "%.64q is no class of failures", string(body.Class))
 	}
 	state, err := task.Fail(ctx, c.Held, body.Reason, body.Retryable == nil || *body.Retryable)
 	return stateResponse{state}, err

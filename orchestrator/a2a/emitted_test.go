@@ -196,6 +196,34 @@ func TestALateEmissionTellsNothing(t *testing.T) {
 	})
 }
 
+// A task that its agent rejects is rejected for its client, with the reason, and can be listed as such.
+func TestAnAgentRejectsATask(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+			events := follow(t, c.SendStreamingMessage(t.Context(), send("work")))
+			task := next(t, events).(*protocol.Task)
+			held := f.lease(t)
+			f.emit(t, held, picket.ArtifactChunk{ArtifactID: "a"}, "kept")
+			_, err := f.Decline(t.Context(), held, "it is not for me")
+			must(t, err)
+			for ev := range events {
+				if line := told(ev); line != "WORKING" && line != "a=kept" && line != "REJECTED: it is not for me" {
+					t.Errorf("told %q", line)
+				}
+			}
+			shown := wantState(t, c, task.ID, protocol.TaskStateRejected)
+			wantArtifacts(t, shown, "a=kept")
+			for state, want := range map[protocol.TaskState]int{protocol.TaskStateRejected: 1, protocol.TaskStateFailed: 0} {
+				list, err := c.ListTasks(t.Context(), &protocol.ListTasksRequest{Status: state, ContextID: shown.ContextID})
+				must(t, err)
+				if len(list.Tasks) != want {
+					t.Errorf("%d tasks are %s, want %d", len(list.Tasks), state, want)
+				}
+			}
+		})
+	})
+}
+
 // The parts of an emission arrive as they were emitted.
 func TestPartsOfEmissionsArrive(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

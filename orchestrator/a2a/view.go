@@ -34,10 +34,21 @@ func stateOf(t picket.Task) protocol.TaskState {
 		return protocol.TaskStateCompleted
 	case picket.TaskCancelled:
 		return protocol.TaskStateCanceled
-	case picket.TaskFailed, picket.TaskRejected:
+	case picket.TaskFailed:
+		if rejectedByAgent(t) {
+			return protocol.TaskStateRejected
+		}
+		return protocol.TaskStateFailed
+	case picket.TaskRejected:
 		return protocol.TaskStateFailed
 	}
 	return protocol.TaskStateWorking
+}
+
+// rejectedByAgent reports whether the last run of a task has rejected it. What a reviewer rejects has failed.
+func rejectedByAgent(t picket.Task) bool {
+	n := len(t.Runs)
+	return n > 0 && t.Runs[n-1].Exit != nil && t.Runs[n-1].Exit.Class == picket.ExitRejected
 }
 
 func stateOfHandoff(h *picket.Handoff) protocol.TaskState {

@@ -3,8 +3,8 @@
 -- client_tasks pages through the tasks that clients have submitted at endpoints, the latest change first. It looks at
 -- 2,000 tasks at most, so that total can be lower than it is.
 -- ARGV: client or *, role or '', index of a context or '', limit, score and id of the row that comes before or '',
---   earliest change (raw ms) or 0, with emissions 0|1, then the states that are asked for: of a task, or
---   handoff:KIND; none: all
+--   earliest change (raw ms) or 0, with emissions 0|1, then the states that are asked for: of a task, with
+--   failed:rejected beside failed for those that agents have rejected, or handoff:KIND; none: all
 -- Reply: total, score and id of the last row or '', rows: a view of the task each
 local client, role, context, limit, since = ARGV[1], ARGV[2], ARGV[3], num(ARGV[4]), num(ARGV[7])
 local MOST, CHUNK = 2000, 200 -- rows
@@ -16,12 +16,15 @@ end
 
 local function state_matches(t)
   if not wanted then return true end
+  if t[1] == 'failed' and call('HGET', K('run:', t[6]), 'class') == 'rejected' then -- @rejected-apart
+    return wanted['failed:rejected']
+  end
   if t[1] ~= 'handoff' then return wanted[t[1]] end
   return wanted['handoff:' .. call('HGET', K('handoff:', t[2]), 'kind')]
 end
 
 -- matches reports whether a task is one of those that are asked for. t has its fields in the order of FIELDS.
-local FIELDS = { 'state', 'handoff', 'client', 'role', 'context' }
+local FIELDS = { 'state', 'handoff', 'client', 'role', 'context', 'run' }
 local function matches(t)
   return (client == '*' or t[3] == client) -- @client-sees-own
     and (role == '' or t[4] == role) -- @pool-sees-own

@@ -252,6 +252,11 @@ var leaseCases = []Case{
 		},
 	},
 	{
+		Name:  "fail/rejected",
+		Setup: Confirmed(retriesOnCrash),
+		Call:  func(w *Env, e *orchestrator.Engine) (any, error) { return e.Decline(w.Ctx, w.Held, "not for me") },
+	},
+	{
 		Name:  "fail/final",
 		Setup: Confirmed(retriesOnCrash),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
