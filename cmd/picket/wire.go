@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -238,7 +239,7 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 			return err
 		}
 	}
-	if parts.endpoints, err = h.newEndpoints(store, parts.control, all.proxyURL()); err != nil {
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, all.proxyURL()); err != nil {
 		return err
 	}
 	if h.toolproxy {
@@ -435,15 +436,22 @@ func awaitReady(ctx context.Context, store *orchestrator.Store) error {
 var bootstrapCaller = picket.Caller{Actor: "bootstrap"}
 
 // registerAdminKey registers the key of a file as the administrator of a namespace; again
-// is fine. A revoked one is refused: a server that starts with it could not be
-// used by anybody who has no other key.
+// is fine. A key that was revoked, or that is known with other scopes, is refused: a server
+// that starts with it could not be used by anybody who has no other key.
 func registerAdminKey(ctx context.Context, e *orchestrator.Engine, keyFile string, key picket.Secret) error {
 	known, err := e.AdoptKey(ctx, bootstrapCaller, "admin", key, []picket.Scope{picket.ScopeAdmin})
-	if err == nil && !known.RevokedAt.IsZero() {
-		return picket.Refuse(picket.CodeStateConflict, "Delete "+keyFile+" and start again: a new admin key is made.",
+	remedy := "Delete " + keyFile + " and start again: a new admin key is made."
+	switch {
+	case err != nil:
+		return err
+	case !known.RevokedAt.IsZero():
+		return picket.Refuse(picket.CodeStateConflict, remedy,
 			"the key in %s (%s) was revoked", keyFile, known.KeyID)
+	case !slices.Contains(known.Scopes, picket.ScopeAdmin):
+		return picket.Refuse(picket.CodeStateConflict, remedy,
+			"the key in %s (%s) has no scope admin", keyFile, known.KeyID)
 	}
-	return err
+	return nil
 }
 
 // reregisterAdminKey registers the key in a store that was adopted: one that was

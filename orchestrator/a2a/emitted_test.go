@@ -71,7 +71,7 @@ func wantTold(t *testing.T, reader <-chan protocol.Event, want ...string) {
 // has the status messages.
 func TestAClientSeesWhatIsEmitted(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			events := follow(t, c.SendStreamingMessage(t.Context(), send("work")))
 			task := next(t, events).(*protocol.Task)
 			held := f.lease(t)
@@ -199,7 +199,7 @@ func TestALateEmissionTellsNothing(t *testing.T) {
 // A task that its agent rejects is rejected for its client, with the reason, and can be listed as such.
 func TestAnAgentRejectsATask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			events := follow(t, c.SendStreamingMessage(t.Context(), send("work")))
 			task := next(t, events).(*protocol.Task)
 			held := f.lease(t)
@@ -227,7 +227,7 @@ func TestAnAgentRejectsATask(t *testing.T) {
 // The parts of an emission arrive as they were emitted.
 func TestPartsOfEmissionsArrive(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			task := sendTo(t, c, atOnce(send("work")))
 			held := f.lease(t)
 			empty := ""

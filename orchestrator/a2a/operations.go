@@ -166,6 +166,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
 	}
+	if x.isPeer() {
+		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+	}
 	by := x.caller()
 	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID)
 	switch {
@@ -195,6 +198,8 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 	switch {
 	case t.State.Terminal():
 		return t, unsupported("the task has ended, so it takes no messages")
+	case stateOf(t) == protocol.TaskStateInputRequired && x.isPeer():
+		return t, unsupported("the question is left to people")
 	case stateOf(t) == protocol.TaskStateInputRequired:
 		return x.answer(ctx, t, m.ID, input)
 	}
@@ -227,10 +232,13 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	if err != nil {
 		return err
 	}
+	req := picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data}
+	if x.isPeer() {
+		return x.tellPeer(ctx, t, peerRequest(t.TaskID, m.ID), req)
+	}
 	by := x.caller()
 	by.Idempotency.Key = digest(x.who.KeyID, "a2a message", t.TaskID, m.ID)
-	_, err = x.engine.Tell(ctx, by, t.TaskID,
-		picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data})
+	_, err = x.engine.Tell(ctx, by, t.TaskID, req)
 	return err
 }
 
@@ -246,13 +254,19 @@ func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 	if err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound
 	}
+	if err == nil {
+		err = x.checkPeer(ctx, id)
+	}
 	return t, err
 }
 
 // maySee reports whether the caller may see a task at this endpoint.
 func (x *exchange) maySee(t picket.Task) bool {
-	return t.Client != nil && (x.isOperator() || t.CreatedBy == x.who.KeyID) &&
-		(x.pool == nil || x.pool.Role == t.Client.Role)
+	mine := x.isOperator() || t.CreatedBy == x.who.KeyID
+	if x.isPeer() {
+		mine = t.Parent != nil && *t.Parent == x.held.TaskID
+	}
+	return mine && t.Client != nil && (x.pool == nil || x.pool.Role == t.Client.Role)
 }
 
 // getTask shows a task.
@@ -297,6 +311,9 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 	t, err := x.task(ctx, string(req.ID))
 	if err != nil {
 		return nil, err
+	}
+	if x.isPeer() {
+		return nil, unsupported("a subtask is cancelled with its parent, or by a person")
 	}
 	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, "cancelled by the client")
 	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
@@ -409,6 +426,14 @@ func (x *exchange) subscribe(ctx context.Context, req *protocol.SubscribeToTaskR
 		leave()
 	}
 	return s, err
+}
+
+// peerRequest identifies a request of a peer by the id of its message. Without one, each request is another one.
+func peerRequest(about, messageID string) string {
+	if messageID == "" {
+		return ""
+	}
+	return "a2a-" + digest(about, messageID)[:32]
 }
 
 // digest is the hex SHA-256 of the parts, each with its length before it.

@@ -2,5 +2,5 @@
 local function touch(id, t)
   put(t, 'updated', RAW)
   pick(t[1], 'client', 'context')
-  if t.client then list_for_client(id, t, t.state) end -- @lists-touched
+  for _, key in ipairs(t.client and client_lists(t) or {}) do call('ZADD', key, '-' .. RAW, id) end -- @lists-touched
 end

@@ -1,0 +1,17 @@
+package mutants
+
+// clientMutants are the planted bugs of tasks that clients submit.
+var clientMutants = []mutant{
+	{"tasks of clients are not listed", []edit{{"lists-for-client", ""}}},
+	{"a task of a client that has ended counts as open", []edit{{"ends-for-client", "if false then"}}},
+	{"open tasks of a client are not bounded", []edit{{"bounds-open-of-client", "if false then"}}},
+	{"ended tasks of a client are not bounded", []edit{{"bounds-tasks-of-client", "if false then"}}},
+	{"bytes of a client are not bounded", []edit{{"bounds-bytes-of-client", "if false then"}}},
+	{"bytes of a client are not counted", []edit{{"counts-bytes-of-client", ""}}},
+	{"bytes of deleted tasks of a client stay counted", []edit{{"uncounts-bytes-of-client", ""}}},
+	{"the queue of a pool is not bounded", []edit{{"bounds-queue-of-pool", "if false then"}}},
+	{"a client sees the tasks of others", []edit{{"client-sees-own", "return t[1]"}}},
+	{"a pool shows the tasks of others", []edit{{"pool-sees-own", "and true"}}},
+	{"retention keeps tasks of clients listed", []edit{{"forgets-for-client", ""}}},
+	{"an id of a client stands for two tasks", []edit{{"same-client-task", ""}}},
+}
