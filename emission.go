@@ -100,10 +100,10 @@ func (c *ArtifactChunk) Normalize() error {
 	return nil
 }
 
-// isUnprintable reports whether a rune is no printable ASCII character, or a blank.
+// isUnprintable reports whether a rune lies outside of the printable ASCII characters, or is a blank.
 func isUnprintable(r rune) bool { return r <= ' ' || r >= utf8.RuneSelf-1 }
 
-// normalize refuses a part that A2A does not have. Data that is null is none.
+// normalize refuses a part that A2A does not have. Null stands for a part without data.
 func (p *Part) normalize(at string) error {
 	if string(p.Data) == "null" {
 		p.Data = nil

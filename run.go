@@ -64,7 +64,8 @@ const (
 // EndClasses are the classes that the end of a run can have: all but those of processes that
 // outlived their run.
 var EndClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitLeaseExpired,
-	ExitAgentDead, ExitAgentFailed, ExitRejected, ExitReleased, ExitUndelivered, ExitByOperator, ExitStoreAdopted, ExitCancelled}
+	ExitAgentDead, ExitAgentFailed, ExitRejected, ExitReleased, ExitUndelivered, ExitByOperator,
+	ExitStoreAdopted, ExitCancelled}
 
 // ReleaseClasses are the classes an adapter may release a lease with.
 var ReleaseClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitReleased}

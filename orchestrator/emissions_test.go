@@ -73,7 +73,8 @@ func TestAnAgentEmits(t *testing.T) {
 		}
 		const all = "1 output=secret words, 2: half of the secret, 3 output=more append"
 		shown := f.wantEmitted(t, task.TaskID, all)
-		if e := shown.Emitted[1]; e.RunID != h.RunID || e.FencingToken != 1 || e.At.IsZero() || shown.State != picket.TaskLeased {
+		if e := shown.Emitted[1]; e.RunID != h.RunID || e.FencingToken != 1 || e.At.IsZero() ||
+			shown.State != picket.TaskLeased {
 			t.Errorf("%s: %+v", shown.State, e)
 		}
 		later, err := f.FollowTask(f.Ctx, task.TaskID, 2)
@@ -147,8 +148,9 @@ func TestAnEmissionIsTakenOnce(t *testing.T) {
 		}
 		f.mustEmit(t, next, textChunk("b", "three"))
 		const all = "1 a=one, 2: two, 3 b=three"
-		if got := f.wantEmitted(t, task.TaskID, all); got.Emitted[0].FencingToken != 1 || got.Emitted[2].FencingToken != 2 {
-			t.Errorf("%+v", got.Emitted)
+		got := f.wantEmitted(t, task.TaskID, all).Emitted
+		if got[0].FencingToken != 1 || got[2].FencingToken != 2 {
+			t.Errorf("%+v", got)
 		}
 	})
 }

@@ -146,7 +146,8 @@ func (e *Engine) emit(ctx context.Context, held picket.LeaseCredential, requestI
 func emissionFacts(said emittedRecord, size int) (string, error) {
 	facts := map[string]any{"bytes": size}
 	if a := said.Artifact; a != nil {
-		facts["artifactId"], facts["append"], facts["last"], facts["parts"] = a.ArtifactID, a.Append, a.Last, len(a.Parts)
+		facts["artifactId"], facts["append"], facts["last"] = a.ArtifactID, a.Append, a.Last
+		facts["parts"] = len(a.Parts)
 	}
 	b, err := json.Marshal(facts, json.Deterministic(true))
 	if err != nil {

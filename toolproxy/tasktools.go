@@ -81,7 +81,8 @@ func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest
 		state, err := task.Decline(ctx, c.Held, body.Reason)
 		return stateResponse{state}, err
 	default:
-		return nil, picket.Invalid("/class", "Send agent_failed or rejected.", "%.64q is no class of failures", string(body.Class))
+		return nil, picket.Invalid("/class", "Send agent_failed or rejected.", "%.64q is not a class of failures",
+			string(body.Class))
 	}
 	state, err := task.Fail(ctx, c.Held, body.Reason, body.Retryable == nil || *body.Retryable)
 	return stateResponse{state}, err

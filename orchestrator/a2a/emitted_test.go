@@ -213,8 +213,10 @@ func TestAnAgentRejectsATask(t *testing.T) {
 			}
 			shown := wantState(t, c, task.ID, protocol.TaskStateRejected)
 			wantArtifacts(t, shown, "a=kept")
-			for state, want := range map[protocol.TaskState]int{protocol.TaskStateRejected: 1, protocol.TaskStateFailed: 0} {
-				list, err := c.ListTasks(t.Context(), &protocol.ListTasksRequest{Status: state, ContextID: shown.ContextID})
+			counts := map[protocol.TaskState]int{protocol.TaskStateRejected: 1, protocol.TaskStateFailed: 0}
+			for state, want := range counts {
+				list, err := c.ListTasks(t.Context(), &protocol.ListTasksRequest{Status: state,
+					ContextID: shown.ContextID})
 				must(t, err)
 				if len(list.Tasks) != want {
 					t.Errorf("%d tasks are %s, want %d", len(list.Tasks), state, want)
@@ -238,8 +240,9 @@ func TestPartsOfEmissionsArrive(t *testing.T) {
 				{Data: picket.RawJSON(`{"a":[1,null]}`)},
 			}})
 			parts := wantState(t, c, task.ID, protocol.TaskStateWorking).Artifacts[0].Parts
-			if len(parts) != 4 || parts[0].Text() != "" || parts[0].Metadata["n"] == nil || string(parts[1].Raw()) != "\x00\xff" ||
-				parts[1].Filename != "f.bin" || parts[1].MediaType != "application/octet-stream" ||
+			if len(parts) != 4 || parts[0].Text() != "" || parts[0].Metadata["n"] == nil ||
+				string(parts[1].Raw()) != "\x00\xff" || parts[1].Filename != "f.bin" ||
+				parts[1].MediaType != "application/octet-stream" ||
 				parts[2].URL() != "https://x.example/y" || fmt.Sprint(parts[3].Data()) != "map[a:[1 <nil>]]" {
 				t.Errorf("parts: %+v", parts)
 			}

@@ -126,7 +126,7 @@ end
 function task_checks.emissions(id, t)
   local n = call('LLEN', K('emitted:', id))
   if n == num(t.emitted) then return end
-  report_violation('emissions_differ', id, 'it counts ' .. F(num(t.emitted)) .. ' emissions, and has ' .. F(n), function()
+  report_violation('emissions_differ', id, 'it counts ' .. (t.emitted or '0') .. ' emissions of ' .. F(n), function()
     local bytes = 0
     for _, entry in ipairs(call('LRANGE', K('emitted:', id), 0, -1)) do bytes = bytes + #entry end
     put(t, 'emitted', F(n), 'emitted_bytes', F(bytes))

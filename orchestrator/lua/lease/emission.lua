@@ -33,7 +33,9 @@ local nudge = note_tool_call(tid, rid, t, r, deadline, tool .. ' ' .. ARGV[6], A
 if not nudge then return {} end
 put(t, 'emitted', seq, 'emitted_bytes', F(bytes)) -- @counts-emissions
 call('RPUSH', K('emitted:', tid), entry)
-if artifact ~= '' then call('HSET', K('artifacts:', tid), artifact, ARGV[11] == '1' and '0' or '1') end -- @closes-artifact
+if artifact ~= '' then
+  call('HSET', K('artifacts:', tid), artifact, ARGV[11] == '1' and '0' or '1') -- @closes-artifact
+end
 note_seen(rid, req, ARGV[6], seq)
 emit(artifact ~= '' and 'task.artifact' or 'task.status',
   { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"seq":' .. seq .. ARGV[12] .. '}')

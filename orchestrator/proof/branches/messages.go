@@ -257,15 +257,21 @@ func (f *fixture) leaseOfNobody(t *testing.T) picket.Lease {
 // coverEmissions takes the ways of what the holder of a lease emits. The bounds are those of the engine, so the counts
 // are set to them.
 func coverEmissions(t *testing.T, f *fixture) {
-	_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "of a client", Role: "emits",
-		Client: &picket.ClientTask{Role: "emits", ContextID: "c1"}})
+	lease := func() picket.LeaseCredential {
+		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "of a client", Role: "emits",
+			Client: &picket.ClientTask{Role: "emits", ContextID: "c1"}})
+		kit.OK(t, err)
+		return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "emits"}))
+	}
+	_, err := f.Decline(f.Ctx, lease(), "no")
 	kit.OK(t, err)
-	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "emits"}))
+	h := lease()
 	_, err = f.Report(f.Ctx, h, "", picket.Progress{Summary: "s"})
 	kit.OK(t, err)
 	emit := func(id, text string, add, last bool, want picket.Code) {
 		t.Helper()
-		_, err := f.Emit(f.Ctx, h, id, picket.ArtifactChunk{Parts: []picket.Part{{Text: &text}}, Append: add, Last: last})
+		parts := []picket.Part{{Text: &text}}
+		_, err := f.Emit(f.Ctx, h, id, picket.ArtifactChunk{Parts: parts, Append: add, Last: last})
 		if want != "" {
 			kit.Refused(t, err, want)
 		} else {
@@ -288,8 +294,10 @@ func coverEmissions(t *testing.T, f *fixture) {
 		emit("", "f", false, false, picket.CodeQuota)
 		kit.OK(t, f.Raw.HSet(f.Ctx, key, quota, was).Err())
 	}
-	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Emitted: true})
-	kit.OK(t, err)
+	for _, q := range []picket.ClientTaskQuery{{Emitted: true}, {Rejected: true}} {
+		_, err = f.ClientTasks(f.Ctx, q)
+		kit.OK(t, err)
+	}
 	for range 9 {
 		_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "again"})
 		kit.OK(t, err)
