@@ -69,7 +69,8 @@ func FuzzREST(f *testing.F) {
 	store, stop := rig.Memory()
 	f.Cleanup(stop)
 	p := newFixture(f, store)
-	for _, path := range []string{"message:send", "message:stream", "tasks", "tasks/x", "tasks/x:cancel", "tasks/x:subscribe",
+	for _, path := range []string{"message:send", "message:stream", "tasks", "tasks/x", "tasks/x:cancel",
+		"tasks/x:subscribe",
 		"tasks/x/pushNotificationConfigs/y", "extendedAgentCard", "health", "", "tasks/../tasks", "tasks/task_%00"} {
 		f.Add(uint8(0), path, "pageSize=1&historyLength=-1", []byte(`{"title":"t"}`))
 		f.Add(uint8(1), path, "status=x", []byte(`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"t"}]}}`))

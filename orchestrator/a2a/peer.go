@@ -12,9 +12,9 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// A peer is an agent that calls an endpoint from inside a run, with its lease token. What it submits is a subtask of its
-// own task: the envelope is carved from that of its task, the depth is limited, and a cancellation of its task reaches
-// it. Each operation is fenced by the lease, as the tools are.
+// A peer is an agent that calls an endpoint from inside a run, with its lease token. What it submits is a subtask of
+// its own task: the envelope is carved from that of its task, the depth is limited, and a cancellation of its task
+// reaches it. Each operation is fenced by the lease, as the tools are.
 
 // bearer is the token of the Authorization header, or "".
 func bearer(x *exchange) string {

@@ -120,7 +120,8 @@ func TestAPeerCallIsASubtask(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Agents that call each other in a ring come to an end: at the depth limit, and together within the envelope of the root.
+// Agents that call each other in a ring come to an end: at the depth limit, and together within the envelope of the
+// root.
 func TestARingOfPeersComesToAnEnd(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		root, err := f.Submit(t.Context(), operator, picket.TaskSpec{Title: "root", Role: "builder",

@@ -25,7 +25,7 @@ func (f *fixture) reads() (n int64) {
 	return n
 }
 
-// stateStream reads the states that a stream of a task tells, joined by commas. opened is told of the first event.
+// stateStream reads the states that a stream of a task tells, joined by commas. opened is called at the first event.
 func (f *fixture) stateStream(ctx context.Context, id protocol.TaskID, opened func()) (states string, err error) {
 	url := f.url + "/agents/builder/a2a/tasks/" + string(id) + ":subscribe"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)

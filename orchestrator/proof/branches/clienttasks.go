@@ -59,6 +59,10 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{})
 	kit.OK(t, err)
 	f.CancelAll(t)
+	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 1000, 0).Err()) // other tasks remain
+	f.MoveStoreTime(t, time.Second)
+	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Millisecond}, 1000)
+	kit.OK(t, err)
 }
 
 // clientRequest identifies a request of a client, and its body.
