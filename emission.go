@@ -32,7 +32,7 @@ const (
 type Emission struct {
 	Seq          int64          `json:"seq"` // counts the emissions of the task from 1
 	RunID        string         `json:"runId"`
-	FencingToken int64          `json:"fencingToken"`
+	FencingToken int64          `json:"fencingToken"` // of the run when it emitted
 	At           Instant        `json:"at"`
 	Artifact     *ArtifactChunk `json:"artifact,omitempty"`
 	Status       *StatusMessage `json:"status,omitempty"` // exactly one of the two is set

@@ -14,7 +14,7 @@ call('SET', K('detail:', rid), ARGV[6])
 local state, failures, facts
 if class == 'rejected' then -- @rejects-at-once
   state, failures, facts = 'failed', num(pick(t[1], 'failures').failures), task_facts(tid)
-  close_task(tid, t, state, 'reason', ARGV[6]) -- @tells-rejection
+  close_task(tid, t, 'failed', 'reason', ARGV[6]) -- @tells-rejection
 else
   state, failures, facts = apply_retry_policy(tid, t, rid, class, ARGV[7] == '1')
 end

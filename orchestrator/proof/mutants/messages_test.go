@@ -68,7 +68,7 @@ var messageMutants = []mutant{
 	{"a rejected task goes to a person",
 		[]edit{{"rejects-at-once", "if false then"}}},
 	{"a rejected task does not say why",
-		[]edit{{"tells-rejection", "close_task(tid, t, state, 'reason', class)"}}},
+		[]edit{{"tells-rejection", "close_task(tid, t, 'failed', 'reason', class)"}}},
 	{"a rejected task is listed among those that failed",
 		[]edit{{"rejected-apart", "if false then"}}},
 	{"a run whose key is gone sends messages",
