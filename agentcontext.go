@@ -120,7 +120,7 @@ type ContextUnread struct {
 
 // UnreadSender is a sender of messages that wait.
 type UnreadSender struct {
-	Kind     string `json:"kind"` // SenderPerson or SenderAgent
+	Kind     string `json:"kind"` // SenderPerson, SenderClient or SenderAgent
 	ID       string `json:"id"`
 	Name     string `json:"name,omitempty"`
 	Messages int    `json:"messages"` // of this sender, among those that have waited longest

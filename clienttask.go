@@ -29,11 +29,14 @@ type ClientTaskQuery struct {
 	Role      string // of the pool; empty: any
 	AgentID   string // the instance that they are for; empty: any
 	ContextID string
-	// States are the states that are asked for, and Handoffs the kinds of hand-offs for which tasks may wait. Both
-	// empty: all tasks.
+	// States are the states that are asked for, and Handoffs the kinds of hand-offs for which tasks may wait. All of
+	// them empty: all tasks.
+	// TaskFailed stands for those that failed otherwise than by the rejection of an agent.
 	States   []TaskState
+	Rejected bool // also tasks that agents have rejected
 	Handoffs []HandoffKind
 	Since    Instant // in their state since this instant or later
+	Emitted  bool    // with what their agents have emitted; such a page can be short
 	Limit    int     // 1 to 100, default 50
 	Cursor   string  // from the previous page
 }

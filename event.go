@@ -43,6 +43,8 @@ const (
 	EventTaskSubmitted       = "task.submitted"
 	EventTaskLeased          = "task.leased"
 	EventTaskProgress        = "task.progress"
+	EventTaskArtifact        = "task.artifact"
+	EventTaskStatus          = "task.status"
 	EventTaskReview          = "task.review"
 	EventTaskCompleted       = "task.completed"
 	EventTaskHandoff         = "task.handoff"
@@ -110,7 +112,8 @@ const (
 
 // EventTypes are all types that can stand in the log.
 var EventTypes = []string{
-	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskReview, EventTaskCompleted, EventTaskHandoff,
+	EventTaskSubmitted, EventTaskLeased, EventTaskProgress, EventTaskArtifact, EventTaskStatus,
+	EventTaskReview, EventTaskCompleted, EventTaskHandoff,
 	EventTaskAnswered, EventTaskFinished, EventTaskApproved, EventTaskRejected, EventTaskCancelled, EventTaskRetried,
 	EventLeaseReleased, EventLeaseFailed, EventLeaseExpired, EventLeaseReclaimed, EventStoreAdopted, EventWriteRefused,
 	EventHandoffClaimed, EventHandoffOverdue, EventHandoffReminder, EventReviewReminder,

@@ -28,6 +28,7 @@ type Inspection struct {
 // repairs. The others are alarms: no repair is known to be safe.
 var InvariantKinds = map[string]bool{
 	"record_damaged":          false,
+	"emissions_differ":        true,
 	"entry_orphaned":          true,
 	"state_missing":           true,
 	"state_extra":             true,

@@ -49,13 +49,14 @@ func (m Message) Incoming(inbox string) bool {
 // The kinds of senders of messages.
 const (
 	SenderPerson = "person" // a key of an operator or reviewer
+	SenderClient = "client" // a key with scope client: the program that submitted the task
 	SenderAgent  = "agent"
 )
 
 // MessageSender is who sent a message, by the credential that was used.
 type MessageSender struct {
-	Kind   string `json:"kind"`             // SenderPerson or SenderAgent
-	ID     string `json:"id"`               // of the key of a person, or of the agent
+	Kind   string `json:"kind"`             // SenderPerson, SenderClient or SenderAgent
+	ID     string `json:"id"`               // of the key of a person or client, or of the agent
 	Name   string `json:"name,omitempty"`   // of the key, or of the agent
 	TaskID string `json:"taskId,omitempty"` // whose lease the agent held
 }

@@ -53,6 +53,7 @@ const (
 	ExitLeaseExpired ExitClass = "lease_expired" // counts a failure, set by the server
 	ExitAgentDead    ExitClass = "agent_dead"    // counts a failure, set by the server
 	ExitAgentFailed  ExitClass = "agent_failed"  // counts a failure: mark_failed
+	ExitRejected     ExitClass = "rejected"      // the agent will not do the task: mark_failed with this class
 	ExitReleased     ExitClass = "released"      // a voluntary give-back
 	ExitUndelivered  ExitClass = "undelivered"   // granted, never confirmed
 	ExitByOperator   ExitClass = "expired_by_operator"
@@ -63,7 +64,8 @@ const (
 // EndClasses are the classes that the end of a run can have: all but those of processes that
 // outlived their run.
 var EndClasses = []ExitClass{ExitSuccess, ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitLeaseExpired,
-	ExitAgentDead, ExitAgentFailed, ExitReleased, ExitUndelivered, ExitByOperator, ExitStoreAdopted, ExitCancelled}
+	ExitAgentDead, ExitAgentFailed, ExitRejected, ExitReleased, ExitUndelivered, ExitByOperator,
+	ExitStoreAdopted, ExitCancelled}
 
 // ReleaseClasses are the classes an adapter may release a lease with.
 var ReleaseClasses = []ExitClass{ExitCrash, ExitTimeout, ExitStalled, ExitNoResult, ExitReleased}

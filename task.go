@@ -115,20 +115,23 @@ type Task struct {
 
 	CurrentRun *Run `json:"currentRun"`
 	// LeaseExpiresAt is set while the task is leased.
-	LeaseExpiresAt Instant            `json:"leaseExpiresAt"`
-	Runs           []Run              `json:"runs"` // oldest first
-	LastReport     *Report            `json:"lastReport"`
-	Answers        []Answer           `json:"answers"` // also those to the task that this one repeats; oldest first
-	Output         stdjson.RawMessage `json:"output"`
-	Summary        string             `json:"summary"`
-	Review         *Review            `json:"review"`
-	Handoff        *Handoff           `json:"handoff"` // the latest one
-	Labels         map[string]string  `json:"labels"`
-	Assignee       string             `json:"assignee"`        // who should take its hand-offs and reviews; "" is nobody
-	Trace          *Trace             `json:"trace"`           // the trace it is a part of
-	Reason         string             `json:"reason"`          // why it was cancelled or failed
-	Nudge          *Nudge             `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
-	Unread         int                `json:"unread,omitzero"` // of get_task only: how many messages wait for the agent
+	LeaseExpiresAt Instant  `json:"leaseExpiresAt"`
+	Runs           []Run    `json:"runs"` // oldest first
+	LastReport     *Report  `json:"lastReport"`
+	Answers        []Answer `json:"answers"` // also those to the task that this one repeats; oldest first
+	// Emitted is what agents have told the client while they worked, oldest first. It is left out in lists, and in
+	// what agents read.
+	Emitted  []Emission         `json:"emitted,omitempty"`
+	Output   stdjson.RawMessage `json:"output"`
+	Summary  string             `json:"summary"`
+	Review   *Review            `json:"review"`
+	Handoff  *Handoff           `json:"handoff"` // the latest one
+	Labels   map[string]string  `json:"labels"`
+	Assignee string             `json:"assignee"`        // who should take its hand-offs and reviews; "" is nobody
+	Trace    *Trace             `json:"trace"`           // the trace it is a part of
+	Reason   string             `json:"reason"`          // why it was cancelled or failed
+	Nudge    *Nudge             `json:"nudge,omitempty"` // of get_task only: the agent seems to be stuck
+	Unread   int                `json:"unread,omitzero"` // of get_task only: how many messages wait for the agent
 	// Messages is of get_task only: the last messages from and to the task, oldest first, also
 	// those that were read. They are at most 20, of 64 KiB in all.
 	Messages  []Message `json:"messages,omitempty"`

@@ -121,6 +121,30 @@ func TestTasksOfClients(t *testing.T) {
 	})
 }
 
+// What a client writes to its task is from a client, and never from a person.
+func TestAClientIsNoPerson(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		key := f.MustCreateClientKey(t, "builder")
+		client := kit.WithKey(key.KeyID)
+		task, err := f.Submit(f.Ctx, client, clientTask("builder", "c1"))
+		kit.OK(t, err)
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "builder"}))
+		for _, who := range []picket.Caller{client, kit.OtherOperator} {
+			_, err = f.Tell(f.Ctx, who, task.TaskID, picket.MessageRequest{Body: "x"})
+			kit.OK(t, err)
+		}
+		read, err := f.ReadMessages(f.Ctx, h, "", picket.ReadMessages{}, 0)
+		kit.OK(t, err)
+		want := []picket.MessageSender{
+			{Kind: picket.SenderClient, ID: key.KeyID, Name: "partner"},
+			{Kind: picket.SenderPerson, ID: kit.OtherOperator.Actor},
+		}
+		if len(read.Messages) != 2 || read.Messages[0].From != want[0] || read.Messages[1].From != want[1] {
+			t.Errorf("read %+v, want senders %+v", read.Messages, want)
+		}
+	})
+}
+
 // The limits of a client and of a pool hold in the step that creates a task.
 func TestLimitsOfClients(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

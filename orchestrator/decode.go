@@ -56,6 +56,7 @@ type taskView struct {
 	Review   map[string]string `reply:"review"`
 	Envelope map[string]string `reply:"envelope"`
 	Children []string          `reply:"children"`
+	Emitted  []string          `reply:"emitted"`
 	Digest   string            `reply:"digest"`
 }
 
@@ -85,6 +86,9 @@ func (r *reply) taskOf(v taskView) picket.Task {
 	}
 	t.LastReport = r.report(v.Report, true)
 	t.Answers = r.answers(v.Answers)
+	for _, entry := range v.Emitted {
+		t.Emitted = append(t.Emitted, r.emission(entry))
+	}
 	if t.Handoff = r.handoff(v.Handoff, v.Raw, v.Now, t.LastReport); t.Handoff != nil {
 		t.Handoff.Title = t.Title
 	}
@@ -217,6 +221,25 @@ func decodeExit(h map[string]string, detail string) *picket.Exit {
 		x.DurationMs = &ms
 	}
 	return x
+}
+
+// emission decodes "seq at run token json".
+func (r *reply) emission(s string) (e picket.Emission) {
+	part := strings.SplitN(s, " ", 5)
+	if len(part) != 5 {
+		r.Fail("an emission", s)
+		return e
+	}
+	var said emittedRecord
+	r.JSON(part[4], &said)
+	return picket.Emission{
+		Seq:          store.ParseInt(part[0]),
+		At:           picket.Instant(store.ParseInt(part[1])),
+		RunID:        part[2],
+		FencingToken: store.ParseInt(part[3]),
+		Artifact:     said.Artifact,
+		Status:       said.Status,
+	}
 }
 
 // report decodes "seq at run token json"; nil when there is none.

@@ -45,6 +45,10 @@ func TestRefusals(t *testing.T) {
 			_, err := f.Report(f.Ctx, h, "", picket.Progress{Summary: "x"})
 			return err
 		},
+		"emit": func(f *fixture, h picket.LeaseCredential) error {
+			_, err := f.Emit(f.Ctx, h, "", textChunk("a", "x"))
+			return err
+		},
 		"complete": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
 			return err

@@ -168,7 +168,14 @@ func (r *reply) taskState() (picket.TaskState, error) {
 func (e *Engine) Fail(ctx context.Context, held picket.LeaseCredential, reason string,
 	retryable bool) (picket.TaskState, error) {
 	flag := boolArg(retryable)
-	return e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag).taskState()
+	return e.runHeld(ctx, held, "fail", contentHash(reason, flag), text.Tail(reason, 8<<10), flag,
+		string(picket.ExitAgentFailed)).taskState()
+}
+
+// Decline is the agent's own word that it will not do the task. The task has failed then, and nobody tries it again.
+func (e *Engine) Decline(ctx context.Context, held picket.LeaseCredential, reason string) (picket.TaskState, error) {
+	return e.runHeld(ctx, held, "fail", contentHash(reason, string(picket.ExitRejected)), text.Tail(reason, 8<<10),
+		boolArg(false), string(picket.ExitRejected)).taskState()
 }
 
 // Report stores a progress report and pins it. The same requestID among the

@@ -37,7 +37,7 @@ func TestEveryLuaFileNamesWhatItNeeds(t *testing.T) {
 	}
 	for _, c := range []struct{ name, old, new, want string }{
 		{"_charge", "-- needs: facts money\n", "", "_charge uses envelope_task"},
-		{"submit", "-- needs: create ", "-- needs: ", "submit uses create_task"},
+		{"submit", "-- needs: client create ", "-- needs: client ", "submit uses create_task"},
 		{"_charge", "-- needs: facts money\n", "-- needs: facts money exec\n", "_charge does not use _exec"},
 		{"_charge", "warn_budget(payer, p)", "warn_nobody(payer, p)",
 			"_charge uses warn_nobody, which no part defines"},

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -84,6 +86,74 @@ func (r *reply) messageSent() (picket.MessageSent, error) {
 	}
 	return picket.MessageSent{MessageID: v.ID, SentAt: picket.Instant(v.Sent), Nudge: r.nudge(v.Nudge),
 		Unread: v.Unread}, r.Err
+}
+
+// emittedRecord is what an entry of emitted:<task> has beside its run, token and instant.
+type emittedRecord struct {
+	Artifact *picket.ArtifactChunk `json:"artifact,omitempty"`
+	Status   *picket.StatusMessage `json:"status,omitempty"`
+}
+
+// Emit tells the client of the task of a lease an artifact, or a piece of one. The same requestID among
+// the run's last 32 gets the same answer; an empty one is never repeated.
+func (e *Engine) Emit(ctx context.Context, held picket.LeaseCredential, requestID string,
+	c picket.ArtifactChunk) (picket.Emitted, error) {
+	if err := c.Normalize(); err != nil {
+		return picket.Emitted{}, err
+	}
+	return e.emit(ctx, held, requestID, "emit", emittedRecord{Artifact: &c})
+}
+
+// EmitStatus tells the client of the task of a lease how the task goes. requestID is that of [Engine.Emit].
+func (e *Engine) EmitStatus(ctx context.Context, held picket.LeaseCredential, requestID string,
+	m picket.StatusMessage) (picket.Emitted, error) {
+	if err := m.Check(); err != nil {
+		return picket.Emitted{}, err
+	}
+	return e.emit(ctx, held, requestID, "emit_status", emittedRecord{Status: &m})
+}
+
+func (e *Engine) emit(ctx context.Context, held picket.LeaseCredential, requestID, tool string,
+	said emittedRecord) (picket.Emitted, error) {
+	body, err := json.Marshal(said, json.Deterministic(true))
+	if err != nil {
+		return picket.Emitted{}, fmt.Errorf("encode emission: %w", err)
+	}
+	facts, err := emissionFacts(said, len(body))
+	if err != nil {
+		return picket.Emitted{}, err
+	}
+	artifact, add, last := "", false, false
+	if a := said.Artifact; a != nil {
+		artifact, add, last = a.ArtifactID, a.Append, a.Last
+	}
+	r := e.runHeld(ctx, held, "emission", requestID, contentHash(string(body)), string(body),
+		describeCall(tool, string(body)), artifact, boolArg(add), boolArg(last), facts, picket.MaxEmissions,
+		picket.MaxEmittedBytes)
+	if r.endedByLoop() {
+		return picket.Emitted{}, loopRefusal(tool)
+	}
+	var v struct {
+		Seq    int64  `reply:"seq"`
+		Nudge  string `reply:"nudge"`
+		Unread int    `reply:"unread"`
+	}
+	r.Decode(&v)
+	return picket.Emitted{Seq: v.Seq, Nudge: r.nudge(v.Nudge), Unread: v.Unread}, r.Err
+}
+
+// emissionFacts are the members of an event that tell what was emitted, after a comma. None of them is content.
+func emissionFacts(said emittedRecord, size int) (string, error) {
+	facts := map[string]any{"bytes": size}
+	if a := said.Artifact; a != nil {
+		facts["artifactId"], facts["append"], facts["last"] = a.ArtifactID, a.Append, a.Last
+		facts["parts"] = len(a.Parts)
+	}
+	b, err := json.Marshal(facts, json.Deterministic(true))
+	if err != nil {
+		return "", fmt.Errorf("encode facts of an emission: %w", err)
+	}
+	return "," + string(b[1:len(b)-1]), nil
 }
 
 // defaultMessagesRead is how many messages one call reads if it does not say.

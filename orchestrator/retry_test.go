@@ -185,6 +185,44 @@ func TestMarkFailed(t *testing.T) {
 	})
 }
 
+// An agent that rejects its task ends it, whatever its retry policy is. Nobody is asked and nothing is tried again.
+func TestARejectedTaskHasFailed(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		spec := clientTask("builder", "c1")
+		spec.Retry = kit.RetryOn(9, 0)
+		task := f.submitAs(t, "key_a", spec)
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "builder"}))
+		part, err := f.Delegate(f.Ctx, h, "", picket.Subtask{Title: "part"})
+		kit.OK(t, err)
+		for range 2 {
+			st, err := f.Decline(f.Ctx, h, "it is not for me")
+			kit.OK(t, err)
+			if st != picket.TaskFailed {
+				t.Fatalf("a rejection led to %s", st)
+			}
+		}
+		_, err = f.Fail(f.Ctx, h, "it is not for me", false)
+		kit.Refused(t, err, picket.CodeLeaseReleased)
+		got := f.WantState(t, task.TaskID, picket.TaskFailed)
+		if x := got.Runs[0].Exit; x.Class != picket.ExitRejected || x.Detail != "it is not for me" ||
+			got.Reason != "it is not for me" || got.Handoff != nil || got.Failures != 0 {
+			t.Errorf("%+v, %q, %+v, %d failures", x, got.Reason, got.Handoff, got.Failures)
+		}
+		f.WantState(t, part.TaskID, picket.TaskCancelled)
+		facts, _ := f.lastFacts(t, picket.EventLeaseFailed)
+		if facts.Task == nil || facts.Task.Title != task.Title {
+			t.Errorf("the event says %+v", facts)
+		}
+		failed := []picket.TaskState{picket.TaskFailed}
+		for want, q := range map[int]picket.ClientTaskQuery{0: {States: failed}, 1: {Rejected: true}} {
+			if ids, _ := f.clientTasks(t, q); len(ids) != want {
+				t.Errorf("%+v: %v", q, ids)
+			}
+		}
+		f.wantNoViolations(t)
+	})
+}
+
 // While the old process may still act, the next holder does not start; its
 // exit lets the task go at once.
 func TestNextRunWaitsForTheOldProcess(t *testing.T) {

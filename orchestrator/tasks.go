@@ -19,7 +19,12 @@ import (
 
 // Task shows the whole of a task.
 func (e *Engine) Task(ctx context.Context, taskID string) (picket.Task, error) {
-	return e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "task", taskID).task()
+	return e.FollowTask(ctx, taskID, 0)
+}
+
+// FollowTask is [Engine.Task] for a reader who knows the first emissions of the task: Emitted has those after them.
+func (e *Engine) FollowTask(ctx context.Context, taskID string, known int) (picket.Task, error) {
+	return e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "task", taskID, known).task()
 }
 
 // Tasks pages through tasks, newest first, without runs, input and output.
@@ -77,9 +82,13 @@ func (e *Engine) ClientTasks(ctx context.Context, q picket.ClientTaskQuery) (pic
 	if q.ContextID != "" {
 		contextKey = contextIndex(q.ContextID)
 	}
-	args := []any{cmp.Or(q.Client, "*"), q.Role, contextKey, limit, score, before, int64(q.Since), q.AgentID}
+	args := []any{cmp.Or(q.Client, "*"), q.Role, contextKey, limit, score, before, int64(q.Since), q.AgentID,
+		boolArg(q.Emitted)}
 	for _, s := range q.States {
 		args = append(args, string(s))
+	}
+	if q.Rejected {
+		args = append(args, "failed:rejected")
 	}
 	for _, k := range q.Handoffs {
 		args = append(args, "handoff:"+string(k))

@@ -38,6 +38,8 @@ var surface = map[string]string{
 	"POST /v1/tools/next_task":           "session",
 	"POST /v1/tools/find_agents":         "fenced",
 	"POST /v1/tools/report_progress":     "fenced",
+	"POST /v1/tools/emit":                "fenced",
+	"POST /v1/tools/emit_status":         "fenced",
 	"POST /v1/tools/mark_complete":       "fenced",
 	"POST /v1/tools/mark_failed":         "fenced",
 	"POST /v1/tools/request_human_help":  "fenced",

@@ -77,8 +77,13 @@ type taskReporter interface {
 	HeldTask(ctx context.Context, held picket.LeaseCredential, requestID string) (picket.Task, error)
 	Report(ctx context.Context, held picket.LeaseCredential, requestID string,
 		p picket.Progress) (picket.Reported, error)
+	Emit(ctx context.Context, held picket.LeaseCredential, requestID string,
+		c picket.ArtifactChunk) (picket.Emitted, error)
+	EmitStatus(ctx context.Context, held picket.LeaseCredential, requestID string,
+		m picket.StatusMessage) (picket.Emitted, error)
 	Complete(ctx context.Context, held picket.LeaseCredential, c picket.Completion) (picket.TaskState, error)
 	Fail(ctx context.Context, held picket.LeaseCredential, reason string, retryable bool) (picket.TaskState, error)
+	Decline(ctx context.Context, held picket.LeaseCredential, reason string) (picket.TaskState, error)
 	RequestHelp(ctx context.Context, held picket.LeaseCredential, req picket.HelpRequest) (picket.HelpRequested, error)
 }
 

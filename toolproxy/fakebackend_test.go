@@ -148,6 +148,18 @@ func (d *fakeBackend) Report(_ context.Context, h picket.LeaseCredential, reques
 	return picket.Reported{Seq: 1, Pinned: true}, d.note("report_progress", h)
 }
 
+func (d *fakeBackend) Emit(_ context.Context, h picket.LeaseCredential, requestID string,
+	_ picket.ArtifactChunk) (picket.Emitted, error) {
+	d.keys = append(d.keys, requestID)
+	return picket.Emitted{Seq: 1}, d.note("emit", h)
+}
+
+func (d *fakeBackend) EmitStatus(_ context.Context, h picket.LeaseCredential, requestID string,
+	_ picket.StatusMessage) (picket.Emitted, error) {
+	d.keys = append(d.keys, requestID)
+	return picket.Emitted{Seq: 1}, d.note("emit_status", h)
+}
+
 func (d *fakeBackend) Complete(_ context.Context, h picket.LeaseCredential,
 	done picket.Completion) (picket.TaskState, error) {
 	d.outputs = append(d.outputs, string(done.Output))
@@ -173,6 +185,10 @@ func (d *fakeBackend) ReviewSubtask(_ context.Context, h picket.LeaseCredential,
 
 func (d *fakeBackend) Fail(_ context.Context, h picket.LeaseCredential, _ string, _ bool) (picket.TaskState, error) {
 	return picket.TaskQueued, d.note("mark_failed", h)
+}
+
+func (d *fakeBackend) Decline(_ context.Context, h picket.LeaseCredential, _ string) (picket.TaskState, error) {
+	return picket.TaskFailed, d.note("mark_failed", h)
 }
 
 func (d *fakeBackend) RequestHelp(_ context.Context, h picket.LeaseCredential,
@@ -433,6 +449,13 @@ var goodRequests = map[string]request{
 		path: "/v1/tools/report_progress",
 		body: `{"summary":"s","beliefs":["b"],"attempted":[{"action":"a","outcome":"o"}],"nextStep":"n","blockers":[]}`,
 	},
+	"emit": {
+		path: "/v1/tools/emit",
+		body: `{"artifactId":"a","name":"n","description":"d","parts":[{"text":"t","metadata":{"n":12345678901234567890}},` +
+			`{"raw":"AAE=","filename":"f"},{"url":"https://x.example/y","mediaType":"image/png"},{"data":[1]}],` +
+			`"append":true,"last":true}`,
+	},
+	"emit_status": {path: "/v1/tools/emit_status", body: `{"message":"half way"}`},
 	"delegate_subtask": {
 		path: "/v1/tools/delegate_subtask",
 		body: `{"title":"a part","input":{"n":12345678901234567890},"role":"coder","needs":["go"],"budgetEnvelope":{"tokens":5,"usd":0.25},"priority":3,"timeoutSeconds":60,"review":"parent"}`,

@@ -19,6 +19,8 @@ var endingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "r
 var nudgedArgs = map[string]string{
 	"get_task":         `{}`,
 	"report_progress":  `{"summary":"half of it"}`,
+	"emit":             `{"parts":[{"text":"half of it"}]}`,
+	"emit_status":      `{"message":"half of it"}`,
 	"delegate_subtask": `{"title":"a part"}`,
 	"await_subtask":    `{"taskId":"CHILD","waitSeconds":0}`,
 	"review_subtask":   `{"taskId":"CHILD","decision":"approve"}`,

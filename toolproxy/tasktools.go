@@ -23,6 +23,20 @@ func reportProgress(ctx context.Context, task taskReporter, c Call, p picket.Pro
 	return task.Report(ctx, c.Held, c.requestID(), p)
 }
 
+func emitArtifact(ctx context.Context, task taskReporter, c Call, chunk picket.ArtifactChunk) (any, error) {
+	if err := chunk.Normalize(); err != nil {
+		return nil, err
+	}
+	return task.Emit(ctx, c.Held, c.requestID(), chunk)
+}
+
+func emitStatus(ctx context.Context, task taskReporter, c Call, m picket.StatusMessage) (any, error) {
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return task.EmitStatus(ctx, c.Held, c.requestID(), m)
+}
+
 type completeRequest struct {
 	Output   picket.RawJSON  `json:"output"`
 	Summary  string          `json:"summary"`
@@ -45,7 +59,9 @@ func markComplete(ctx context.Context, task taskReporter, c Call, body completeR
 
 type failRequest struct {
 	Reason    string `json:"reason"`
-	Retryable *bool  `json:"retryable"` // absent: true
+	Retryable *bool  `json:"retryable"` // absent: true, unless the class is rejected
+	// Class is picket.ExitAgentFailed or picket.ExitRejected; absent: ExitAgentFailed.
+	Class picket.ExitClass `json:"class"`
 }
 
 func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest) (any, error) {
@@ -54,6 +70,19 @@ func markFailed(ctx context.Context, task taskReporter, c Call, body failRequest
 	}
 	if err := checkText("/reason", body.Reason, maxReason); err != nil {
 		return nil, err
+	}
+	switch body.Class {
+	case "", picket.ExitAgentFailed:
+	case picket.ExitRejected:
+		if body.Retryable != nil && *body.Retryable {
+			return nil, picket.Invalid("/retryable", "Leave it out: a rejected task is not tried again.",
+				"a task cannot be rejected and tried again")
+		}
+		state, err := task.Decline(ctx, c.Held, body.Reason)
+		return stateResponse{state}, err
+	default:
+		return nil, picket.Invalid("/class", "Send agent_failed or rejected.", "%.64q is not a class of failures",
+			string(body.Class))
 	}
 	state, err := task.Fail(ctx, c.Held, body.Reason, body.Retryable == nil || *body.Retryable)
 	return stateResponse{state}, err

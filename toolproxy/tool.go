@@ -133,6 +133,8 @@ var freeToolHandlers = map[string]freeToolHandler{
 	"next_task":          {true, smallBody, handedTool(contexts, nextTask)},
 	"get_task":           {false, smallBody, handedTool(tasks, getTask)},
 	"report_progress":    {true, picket.MaxPayload, handedTool(tasks, reportProgress)},
+	"emit":               {true, picket.MaxEmission + smallBody, handedTool(tasks, emitArtifact)},
+	"emit_status":        {true, smallBody, handedTool(tasks, emitStatus)},
 	"request_human_help": {true, picket.MaxPayload, handedTool(tasks, requestHumanHelp)},
 	"find_agents":        {false, smallBody, handedTool(subtasks, findAgents)},
 	"delegate_subtask":   {true, picket.MaxPayload + smallBody, handedTool(subtasks, delegateSubtask)},

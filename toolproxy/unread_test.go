@@ -16,6 +16,8 @@ var (
 		"get_task":         `{}`,
 		"get_context":      `{}`,
 		"report_progress":  `{"summary":"half way"}`,
+		"emit":             `{"parts":[{"text":"half"}]}`,
+		"emit_status":      `{"message":"half way"}`,
 		"find_agents":      `{}`,
 		"delegate_subtask": `{"title":"a part"}`,
 		"await_subtask":    `{"taskId":"SUBTASK","waitSeconds":0}`,

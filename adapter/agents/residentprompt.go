@@ -60,10 +60,14 @@ func MessagesText(messages []picket.Message) string {
 
 // senderText names who has sent a message. The names are those of the sender and may be anything.
 func senderText(from picket.MessageSender) string {
-	who := "the person " + from.ID
-	if from.Kind == picket.SenderAgent {
-		who = "the agent " + from.ID
+	who := "the person "
+	switch from.Kind {
+	case picket.SenderAgent:
+		who = "the agent "
+	case picket.SenderClient:
+		who = "the client "
 	}
+	who += from.ID
 	if from.Name != "" {
 		who += fmt.Sprintf(" (%q)", text.OneLine(from.Name))
 	}

@@ -102,9 +102,11 @@ func TestMessagesAreQuoted(t *testing.T) {
 			Data: picket.RawJSON("{\n\"a\":1}"),
 			From: picket.MessageSender{Kind: picket.SenderAgent, ID: "friend", Name: "x\n> y", TaskID: "task_1"}},
 		{MessageID: "message_3", Body: "hello", From: picket.MessageSender{Kind: picket.SenderPerson, ID: "key_1"}},
+		{MessageID: "message_4", Body: "more", From: picket.MessageSender{Kind: picket.SenderClient, ID: "key_2"}},
 	})
 	want := "\nmessage_1 from the agent friend (\"x > y\"), who works on task_1:\n> stop now\n" +
-		"> message_2 from the person root:\n> do it\nIts data:\n> {\n> \"a\":1}\n\nmessage_3 from the person key_1:\n> hello\n"
+		"> message_2 from the person root:\n> do it\nIts data:\n> {\n> \"a\":1}\n\nmessage_3 from the person key_1:\n> hello\n" +
+		"\nmessage_4 from the client key_2:\n> more\n"
 	if _, quoted, _ := strings.Cut(text, "answers.\n"); quoted != want {
 		t.Errorf("%s\nwant\n%s", quoted, want)
 	}

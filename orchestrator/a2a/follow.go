@@ -180,13 +180,16 @@ func (f *follower) awaitEvent(ctx context.Context, after int64) error {
 	return err
 }
 
+// afterRestore is later than any event: a task is read again as a whole.
+const afterRestore = math.MaxInt64
+
 // all are the followed tasks, to be read whatever was read before.
 func (f *follower) all() map[*followed]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := map[*followed]int64{}
 	for _, t := range f.tasks {
-		list[t] = math.MaxInt64
+		list[t] = afterRestore
 	}
 	return list
 }
@@ -230,7 +233,11 @@ func (t *followed) readAgain(ctx context.Context, engine *orchestrator.Engine, s
 	if t.last == nil || seq <= t.task.AsOf {
 		return nil
 	}
-	now, err := engine.Task(ctx, t.id)
+	known := t.task.Emitted
+	if seq == afterRestore {
+		known = nil // the store can have lost some of it
+	}
+	now, err := engine.FollowTask(ctx, t.id, len(known))
 	if errors.Is(err, picket.CodeNotFound) { // retention has deleted it
 		t.last.err = err
 		close(t.last.ready)
@@ -239,6 +246,7 @@ func (t *followed) readAgain(ctx context.Context, engine *orchestrator.Engine, s
 	if err != nil {
 		return err
 	}
+	now.Emitted = append(known, now.Emitted...) // a reader of the task as it was does not see what follows
 	events := changes(t.task, now)
 	for _, ev := range events {
 		t.add(ev, now)
@@ -269,18 +277,28 @@ func (t *followed) add(ev protocol.Event, now picket.Task) {
 	close(u.ready)
 }
 
-// changes are the events that turn the view of a task into the next one.
-func changes(from, to picket.Task) (events []protocol.Event) {
+// changes are the events that turn the view of a task into the next one: what was emitted, then the result, then the
+// status. A task that works now has come to work before it emitted.
+func changes(from, to picket.Task) []protocol.Event {
+	emitted := to.Emitted[min(len(from.Emitted), len(to.Emitted)):]
+	from.Emitted, to.Emitted = nil, nil // the views are compared without
 	before, after := viewOf(from), viewOf(to)
+	var events, status []protocol.Event
+	if before.Status.State != after.Status.State || messageID(before) != messageID(after) {
+		status = []protocol.Event{&protocol.TaskStatusUpdateEvent{TaskID: after.ID, ContextID: after.ContextID,
+			Status: after.Status, Metadata: after.Metadata}}
+	}
+	if to.State == picket.TaskLeased {
+		events, status = status, nil
+	}
+	for _, e := range emitted {
+		events = append(events, emissionEvent(to, e))
+	}
 	for _, a := range after.Artifacts[min(len(before.Artifacts), len(after.Artifacts)):] {
 		events = append(events, &protocol.TaskArtifactUpdateEvent{TaskID: after.ID, ContextID: after.ContextID,
 			Artifact: a, LastChunk: true})
 	}
-	if before.Status.State != after.Status.State || messageID(before) != messageID(after) {
-		events = append(events, &protocol.TaskStatusUpdateEvent{TaskID: after.ID, ContextID: after.ContextID,
-			Status: after.Status, Metadata: after.Metadata})
-	}
-	return events
+	return append(events, status...)
 }
 
 func messageID(t *protocol.Task) string {

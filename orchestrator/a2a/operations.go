@@ -354,17 +354,14 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	if x.instance != nil {
 		q.AgentID = x.instance.AgentID
 	}
+	q.Emitted = req.IncludeArtifacts || req.HistoryLength != nil && *req.HistoryLength > 0
 	if req.StatusTimestampAfter != nil {
 		q.Since = picket.Instant(req.StatusTimestampAfter.UnixMilli())
 	}
-	known, err := filterByState(&q, req.Status)
-	if err != nil {
+	if err := filterByState(&q, req.Status); err != nil {
 		return nil, err
 	}
 	answer := &protocol.ListTasksResponse{Tasks: []*protocol.Task{}, PageSize: q.Limit}
-	if !known {
-		return answer, nil
-	}
 	page, err := x.engine.ClientTasks(ctx, q)
 	if err != nil {
 		return nil, err
@@ -394,8 +391,8 @@ func (x *exchange) listed(ctx context.Context, t picket.Task, req *protocol.List
 	return view, err
 }
 
-// filterByState asks for the tasks of a state. known is false for a state in which no task of Picket ever is.
-func filterByState(q *picket.ClientTaskQuery, state protocol.TaskState) (known bool, err error) {
+// filterByState asks for the tasks of a state.
+func filterByState(q *picket.ClientTaskQuery, state protocol.TaskState) error {
 	switch state {
 	case protocol.TaskStateUnspecified:
 	case protocol.TaskStateSubmitted:
@@ -414,12 +411,12 @@ func filterByState(q *picket.ClientTaskQuery, state protocol.TaskState) (known b
 	case protocol.TaskStateFailed:
 		q.States = []picket.TaskState{picket.TaskFailed, picket.TaskRejected}
 	case protocol.TaskStateRejected:
-		return false, nil
+		q.Rejected = true
 	default:
-		return false, picket.Invalid("/status", "Send a state such as TASK_STATE_WORKING.",
+		return picket.Invalid("/status", "Send a state such as TASK_STATE_WORKING.",
 			"%.64q is not a state of tasks", string(state))
 	}
-	return true, nil
+	return nil
 }
 
 // subscribe sends what happens to a task from now on.

@@ -80,13 +80,10 @@ func partsOf(raw picket.RawJSON) protocol.ContentParts {
 	if m, ok := structured(raw); ok {
 		return m.Parts
 	}
-	var value any
-	decoder := stdjson.NewDecoder(strings.NewReader(string(raw)))
-	decoder.UseNumber() // numbers keep their digits
-	if decoder.Decode(&value) != nil {
+	if !stdjson.Valid(raw) {
 		return nil
 	}
-	return protocol.ContentParts{protocol.NewDataPart(value)}
+	return protocol.ContentParts{protocol.NewDataPart(exactValue(raw))}
 }
 
 // structured decodes an object with the member parts, of which there is at least one.

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"slices"
 	"strings"
@@ -33,10 +34,21 @@ func stateOf(t picket.Task) protocol.TaskState {
 		return protocol.TaskStateCompleted
 	case picket.TaskCancelled:
 		return protocol.TaskStateCanceled
-	case picket.TaskFailed, picket.TaskRejected:
+	case picket.TaskFailed:
+		if rejectedByAgent(t) {
+			return protocol.TaskStateRejected
+		}
+		return protocol.TaskStateFailed
+	case picket.TaskRejected:
 		return protocol.TaskStateFailed
 	}
 	return protocol.TaskStateWorking
+}
+
+// rejectedByAgent reports whether the last run of a task has rejected it. What a reviewer rejects has failed.
+func rejectedByAgent(t picket.Task) bool {
+	n := len(t.Runs)
+	return n > 0 && t.Runs[n-1].Exit != nil && t.Runs[n-1].Exit.Class == picket.ExitRejected
 }
 
 func stateOfHandoff(h *picket.Handoff) protocol.TaskState {
@@ -66,14 +78,27 @@ func viewOf(t picket.Task) *protocol.Task {
 	if said := statusParts(t); len(said) > 0 {
 		view.Status.Message = agentMessage(t, statusMessageID(t), said)
 	}
-	if parts := partsOf(t.Output); t.State == picket.TaskCompleted && len(parts) > 0 {
-		view.Artifacts = []*protocol.Artifact{{
-			ID:    protocol.ArtifactID("artifact_" + strings.TrimPrefix(t.TaskID, "task_")),
-			Name:  "output",
-			Parts: parts,
-		}}
+	if e := lastStatus(t); e != nil {
+		view.Status.Message = statusMessage(t, *e)
+	}
+	view.Artifacts = emittedArtifacts(t.Emitted)
+	if result := resultOf(t); result != nil {
+		view.Artifacts = append(view.Artifacts, result)
 	}
 	return view
+}
+
+// resultOf is the artifact that a task has handed in, or nil.
+func resultOf(t picket.Task) *protocol.Artifact {
+	parts := partsOf(t.Output)
+	if t.State != picket.TaskCompleted || len(parts) == 0 {
+		return nil
+	}
+	return &protocol.Artifact{
+		ID:    protocol.ArtifactID(resultPrefix + strings.TrimPrefix(t.TaskID, "task_")),
+		Name:  "output",
+		Parts: parts,
+	}
 }
 
 func contextOf(t picket.Task) string {
@@ -185,7 +210,12 @@ func historyOf(t picket.Task, conversation []picket.Message, limit int) []*proto
 			turns = append(turns, turn{m.SentAt, said})
 		}
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return int(a.at - b.at) })
+	for _, e := range t.Emitted {
+		if e.Status != nil {
+			turns = append(turns, turn{e.At, statusMessage(t, e)})
+		}
+	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.at, b.at) })
 	turns = turns[max(0, len(turns)-limit):]
 	history := make([]*protocol.Message, len(turns))
 	for i, said := range turns {

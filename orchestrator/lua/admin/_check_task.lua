@@ -17,9 +17,12 @@ end
 
 local function check_in_lane(lane, id, want) check_lane_head(lane, check_member('lane', K('lane:', lane), id, want)) end
 
+-- task_checks has the checks of a task. Each is called with its id and its record.
+local task_checks = {}
+
 -- Tokens rise over the runs of a task, the task has the token of its last run,
 -- and only a leased task has a running run, that one.
-local function check_runs(id, t)
+function task_checks.runs(id, t)
   local last, latest = 0, ''
   for _, rid in ipairs(call('LRANGE', K('runs:', id), -RUNS, -1)) do
     local r = call('HMGET', K('run:', rid), 'task', 'state', 'token')
@@ -47,7 +50,7 @@ end
 
 -- A leased task has a deadline, no further away than its window or the grace
 -- of an adoption. A lost one comes back short: a holder who lives renews it.
-local function check_deadline(id, t)
+function task_checks.deadline(id, t)
   local leased, window = t.state == 'leased', num(t.window)
   check_member('deadline', K('deadlines'), id, leased, F(now + math.min(window, GRACE)))
   local far = num(call('ZSCORE', K('deadlines'), id)) - now - math.max(window, GRACE)
@@ -96,7 +99,7 @@ local function check_queue_entries(id, t)
   if not (queued and t.not_before) then check_member('start', K('starts'), id, false) end
 end
 
-local function check_handoff(id, t)
+function task_checks.handoff(id, t)
   local h = call('HMGET', K('handoff:', t.handoff), 'task', 'state', 'kind', 'created')
   if h[1] == id and h[2] == 'open' then
     repair_index(K('open-by-kind:', h[3]), t.handoff, h[4])
@@ -108,7 +111,7 @@ end
 
 -- The pieces of the bundle of a task are all there, and an upload that was begun is
 -- given up one day.
-local function check_bundle(id, t)
+function task_checks.bundle(id, t)
   local b = call('HMGET', K('bundle:', id), 'sha', 'count', 'up_sha')
   if b[1] and call('HLEN', bundle_pieces(id, b[1])) ~= num(b[2]) then
     report_violation('bundle_torn', id, 'pieces of its bundle are missing', function()
@@ -117,6 +120,17 @@ local function check_bundle(id, t)
     return
   end
   check_member('upload', K('uploads'), id, b[3] and true or false, NOW)
+end
+
+-- What a task has emitted is all there.
+function task_checks.emissions(id, t)
+  local n = call('LLEN', K('emitted:', id))
+  if n == num(t.emitted) then return end
+  report_violation('emissions_differ', id, 'it counts ' .. (t.emitted or '0') .. ' emissions of ' .. F(n), function()
+    local bytes = 0
+    for _, entry in ipairs(call('LRANGE', K('emitted:', id), 0, -1)) do bytes = bytes + #entry end
+    put(t, 'emitted', F(n), 'emitted_bytes', F(bytes))
+  end)
 end
 
 local function check_task(id, t)
@@ -136,12 +150,13 @@ local function check_task(id, t)
     check_member('client', K('client-open:', t.client), id, not TERMINAL[t.state] and t.order)
   end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
-  check_runs(id, t)
-  check_deadline(id, t)
+  task_checks.runs(id, t)
+  task_checks.deadline(id, t)
   check_queue_entries(id, t)
   check_money(id, t)
-  check_bundle(id, t)
-  if t.state == 'handoff' then check_handoff(id, t) end
+  task_checks.bundle(id, t)
+  task_checks.emissions(id, t)
+  if t.state == 'handoff' then task_checks.handoff(id, t) end
   repair_index(K('in-review'), id, t.state == 'review' and t.updated)
   if t.state == 'leased' then check_lease_owner(id, t) end
 end

@@ -33,6 +33,7 @@ local function delete_task(tid)
   end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
+    K('emitted:', tid), K('artifacts:', tid), -- @deletes-emissions
     K('answers:', tid), K('edit:', tid), K('review:', tid))
 end
 

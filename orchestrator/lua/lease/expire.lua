@@ -7,7 +7,7 @@
 local tid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return task_view(tid) end
+if was then return task_view(tid, false, 0) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
@@ -17,4 +17,4 @@ if ARGV[6] ~= '' and ARGV[6] ~= t.run then
 end
 expire_lease(tid, t, 'expired_by_operator', ARGV[5] ~= '' and ARGV[5] or 'expired_by_operator', by)
 remember(key, body, tid, DAY)
-return task_view(tid)
+return task_view(tid, false, 0)

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: fence
+-- needs: fence touch
 -- reclaim gives the holder of a lease from before an adoption a token above the
 -- floor and a full window. A lease above it is left as it is, so a repeat
 -- changes nothing.
@@ -13,7 +13,8 @@ if num(r.token) <= floor then -- @reclaims-once
   r.token = F(floor + 1) -- @reclaim-token
   deadline = math.max(deadline, now + num(r.window)) -- @reclaim-time
   call('ZADD', K('deadlines'), F(deadline), tid)
-  put(t, 'token', r.token, 'updated', RAW) -- @reclaim-of-task
+  put(t, 'token', r.token) -- @reclaim-of-task
+  touch(tid, t)
   -- What the holder shows stays good for this lease, also if a lost store granted it.
   local shown = F(num(ARGV[4])) .. ','
   local new = shown ~= '0,' and not string.find(r.tokens, ',' .. shown, 1, true)

@@ -1,4 +1,4 @@
--- needs: fence nudge toolcalls unread
+-- needs: fence nudge seen toolcalls touch unread
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
@@ -9,20 +9,17 @@
 local tid, rid, req = ARGV[1], ARGV[2], ARGV[5]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-if req ~= '' then
-  for _, was in ipairs(call('LRANGE', K('seen:', rid), 0, 31)) do
-    local hash, seq, id = string.match(was, '^(%S+) (%S+) (.*)$')
-    if id == req then -- @same-report
-      if hash ~= ARGV[6] then return refuse('idempotency_conflict') end
-      return named{ seq = seq, nudge = nudge_for_call(r, req), unread = unread_of(tid, r) } -- @repeats-nudge
-    end
-  end
+local was, changed = seen_before(rid, req, ARGV[6])
+if changed then return changed end
+if was then
+  return named{ seq = was, nudge = nudge_for_call(r, req), unread = unread_of(tid, r) } -- @repeats-nudge
 end
 confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 local seq = num(t.reports) + 1
-put(t, 'reports', F(seq), 'updated', RAW) -- @counts-reports
+put(t, 'reports', F(seq)) -- @counts-reports
+touch(tid, t)
 put(r, 'report', ARGV[10], 'report_at', RAW)
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
 local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
@@ -30,10 +27,7 @@ while kept > 1 and (kept > num(ARGV[11]) or size > num(ARGV[9])) do -- @bounds-r
   kept, size = kept - 1, size - #call('LPOP', list) -- @uncounts-reports
 end
 put(t, 'reports_size', F(math.max(0, size)))
-if req ~= '' then
-  call('LPUSH', K('seen:', rid), ARGV[6] .. ' ' .. F(seq) .. ' ' .. req)
-  call('LTRIM', K('seen:', rid), 0, 31) -- @recognised-reports
-end
+note_seen(rid, req, ARGV[6], F(seq))
 emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
   '{"state":"leased","seq":' .. F(seq) .. '}')
 return named{ seq = seq, nudge = nudge, unread = unread_of(tid, r) }

@@ -1,5 +1,5 @@
 -- needs: agent message
--- tell sends a message of a person to a task or an agent. The key of an agent that is not an
+-- tell sends a message of a person, or of a client, to a task or an agent. The key of an agent that is not an
 -- operator's sends one of the agent itself, in its own conversation.
 -- ARGV: receiver, actor, operator 0|1, key that sends it, message id, type, body, data (JSON or ''), id of the
 --   message that it answers or '', hash of the message, most bytes of the messages of a key and of a tree
@@ -20,7 +20,11 @@ if string.sub(to, 1, 5) ~= 'task_' then
     m.kind, m.from, m.name, m.actor = 'agent', to, a.name or '', to
   end
 end
-if m.kind == 'person' then m.name = call('HGET', K('key:', key), 'name') or '' end
+if m.kind == 'person' then
+  local k = call('HMGET', K('key:', key), 'name', 'scopes')
+  m.name = k[1] or ''
+  if k[2] == 'client' then m.kind = 'client' end -- @client-is-no-person
+end
 local before = sent_before(m)
 if before then return before end
 err, m.root = check_receiver(to)

@@ -2,11 +2,8 @@
 -- new task.
 local function index_keys(t)
   local keys = { K('tasks') }
-  local function add(kind, value)
-    if value and value ~= '' then keys[#keys + 1] = K(kind, value) end
-  end
-  add('by-role:', t.role)
-  add('by-assignee:', t.assignee) -- @lists-assignee
-  for label in string.gmatch(t.labels or '', '[^\n]+') do add('by-label:', label) end
+  if t.role and t.role ~= '' then keys[2] = K('by-role:', t.role) end
+  if t.assignee and t.assignee ~= '' then keys[#keys + 1] = K('by-assignee:', t.assignee) end -- @lists-assignee
+  for label in string.gmatch(t.labels or '', '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
   return keys
 end

@@ -38,8 +38,9 @@ local function run_view(rid)
 end
 
 -- task_view reads the whole of a task in one step, with what the script changed.
--- input is shown in place of the input that was submitted, unless it is false.
-local function task_view(id, input)
+-- input is shown in place of the input that was submitted, unless it is false. known is how many of the first
+-- emissions the reader knows; nil shows none of them.
+local function task_view(id, input, known)
   save()
   local t = load(K('task:', id))
   if not t then return refuse('not_found', 'kind', 'task') end
@@ -55,6 +56,7 @@ local function task_view(id, input)
     report = call('LINDEX', K('reports:', id), -1), answers = answers_of(id), handoff = handoff,
     review = hash_or_false(K('review:', id)), envelope = hash_or_false(K('env:', id)),
     children = t.delegated and call('ZRANGE', K('children:', id), 0, -1) or {},
+    emitted = known and call('LRANGE', K('emitted:', id), known, -1) or {}, -- @shows-new-emissions
     digest = t.state == 'review' and (review_digest(t)),
   }
 end

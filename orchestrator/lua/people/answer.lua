@@ -9,7 +9,7 @@
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return task_view(was) end
+if was then return task_view(was, false, 0) end
 local h, t, no = load_open_handoff(hid)
 if no then return no end
 if ARGV[6] ~= 'null' then
@@ -21,4 +21,4 @@ if ARGV[6] ~= 'null' then
 end
 answer_handoff(hid, h, t, by, ARGV[5], ARGV[6], ARGV[8], ARGV[9])
 remember(key, body, h.task, DAY)
-return task_view(h.task)
+return task_view(h.task, false, 0)

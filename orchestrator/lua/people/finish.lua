@@ -8,7 +8,7 @@
 local hid, by, key, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return task_view(was) end
+if was then return task_view(was, false, 0) end
 local h, t, no = load_open_handoff(hid)
 if no then return no end
 close_handoff(hid, 'finished', by, ARGV[6])
@@ -17,4 +17,4 @@ close_task(h.task, t, 'completed', 'closed_by', by)
 emit('task.finished', { task = h.task, actor = by }, '{"state":"completed","handoffId":' .. quote(hid) ..
   ',"output":' .. quote(ARGV[6]) .. before_after('state', 'handoff', 'completed') .. task_facts(h.task) .. '}')
 remember(key, body, h.task, DAY)
-return task_view(h.task)
+return task_view(h.task, false, 0)

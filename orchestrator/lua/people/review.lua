@@ -33,4 +33,4 @@ if ARGV[8] == '1' then
 end
 record_review(tid, t, decision, ARGV[6], by, fix)
 remember(key, body, fix and fix.id or '-', DAY)
-return named{ fix = fix and fix.id or '', task = task_view(tid) }
+return named{ fix = fix and fix.id or '', task = task_view(tid, false, 0) }

@@ -15,10 +15,10 @@ if string.sub(tid, 1, 8) == 'handoff_' then
 end
 local was, err = find_request(key, body)
 if err then return err end
-if was then return task_view(tid) end
+if was then return task_view(tid, false, 0) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if TERMINAL[t.state] then return refuse_closed_task(tid, t) end
 cancel_tree(tid, t, by, reason)
 remember(key, body, tid, DAY)
-return task_view(tid)
+return task_view(tid, false, 0)

@@ -3,29 +3,33 @@
 -- client_tasks pages through the tasks that clients have submitted at endpoints, the latest change first. It looks at
 -- 2,000 tasks at most, so that total can be lower than it is.
 -- ARGV: client or *, role or '', index of a context or '', limit, score and id of the row that comes before or '',
---   earliest change (raw ms) or 0, instance or '', then the states that are asked for: of a task, or handoff:KIND;
---   none: all
+--   earliest change (raw ms) or 0, instance or '', with emissions 0|1, then the states that are asked for: of a task,
+--   with failed:rejected beside failed for those that agents have rejected, or handoff:KIND; none: all
 -- Reply: total, score and id of the last row or '', rows: a view of the task each
+-- Errors: not_found (a task that was lost meanwhile)
 local client, role, context, limit, since = ARGV[1], ARGV[2], ARGV[3], num(ARGV[4]), num(ARGV[7])
 local MOST, CHUNK = 2000, 200 -- rows
 local wanted
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   wanted = wanted or {}
   wanted[ARGV[i]] = true
 end
 
 local function state_matches(t)
   if not wanted then return true end
+  if t[1] == 'failed' and call('HGET', K('run:', t[6]), 'class') == 'rejected' then -- @rejected-apart
+    return wanted['failed:rejected']
+  end
   if t[1] ~= 'handoff' then return wanted[t[1]] end
   return wanted['handoff:' .. call('HGET', K('handoff:', t[2]), 'kind')]
 end
 
 -- matches reports whether a task is one of those that are asked for. t has its fields in the order of FIELDS.
-local FIELDS = { 'state', 'handoff', 'client', 'role', 'context', 'instance' }
+local FIELDS = { 'state', 'handoff', 'client', 'role', 'context', 'run', 'instance' }
 local function matches(t)
   return t[1] and (client == '*' or t[3] == client) -- @client-sees-own
     and (role == '' or t[4] == role) -- @pool-sees-own
-    and (ARGV[8] == '' or t[6] == ARGV[8]) -- @instance-sees-own
+    and (ARGV[8] == '' or t[7] == ARGV[8]) -- @instance-sees-own
     and (context == '' or t[5] == context) and state_matches(t)
 end
 
@@ -39,8 +43,9 @@ local function show(id, score)
     more = true
     return
   end
-  rows[#rows + 1] = task_view(id)
-  size = size + call('STRLEN', K('in:', id)) + call('STRLEN', K('out:', id))
+  local shown = ARGV[9] == '1' and call('HGET', K('task:', id), 'emitted_bytes')
+  rows[#rows + 1] = task_view(id, false, shown and 0 or nil) -- @lists-emissions
+  size = size + num(shown) + call('STRLEN', K('in:', id)) + call('STRLEN', K('out:', id))
   last = { score, id }
 end
 

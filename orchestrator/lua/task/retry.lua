@@ -10,7 +10,7 @@
 local tid, by, key, body, reason, new = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local was, err = find_request(key, body)
 if err then return err end
-if was then return task_view(was) end
+if was then return task_view(was, false, 0) end
 local t = load(K('task:', tid))
 if not t then return refuse('not_found', 'kind', 'task') end
 if t.state == 'completed' then return refuse_closed_task(tid, t) end -- @not-completed
@@ -45,7 +45,7 @@ if TERMINAL[t.state] then
   local said = answers_of(tid)
   if #said > 0 then call('RPUSH', K('answers:', new), unpack(said)) end
   remember(key, body, new, DAY)
-  return task_view(new)
+  return task_view(new, false, 0)
 end
 
 if cancelled_ancestor(t) then return refuse_cancelled_tree(t) end
@@ -62,4 +62,4 @@ enqueue(tid, t, 0, t.run)
 emit('task.retried', { task = tid, actor = by }, '{"state":"queued","failures":0,"reason":' .. quote(reason) ..
   before_after('state', 'handoff', 'queued') .. '}')
 remember(key, body, tid, DAY)
-return task_view(tid)
+return task_view(tid, false, 0)

@@ -1,7 +1,7 @@
 -- flags: allow-oom
 -- needs: view
 -- task shows the whole of a task.
--- ARGV: task
+-- ARGV: task, how many of its first emissions the reader knows
 -- Reply: view of the task
 -- Errors: not_found
-return task_view(ARGV[1])
+return task_view(ARGV[1], false, ARGV[2])

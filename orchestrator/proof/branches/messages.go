@@ -28,12 +28,14 @@ func coverMessages(t *testing.T, f *fixture) {
 		return sent
 	}
 	text := picket.MessageRequest{Body: "x"}
+	client := kit.WithKey(f.MustCreateClientKey(t, picket.AnyRole).KeyID)
 	f.MustRegister(t, picket.Registration{AgentID: "ms1"})
 	f.MustRegister(t, picket.Registration{AgentID: "ms2"})
 	task := f.MustSubmit(t, picket.TaskSpec{Agent: "ms1"})
 	h := f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
 
 	first := tell(by, task.TaskID, text, "")
+	tell(client, task.TaskID, text, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "x", MessageID: first.MessageID}, "")
 	tell(by, task.TaskID, picket.MessageRequest{Body: "y", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
 	tell(by, "ms1", picket.MessageRequest{Body: "x", MessageID: first.MessageID}, picket.CodeIdempotencyConflict)
@@ -250,4 +252,58 @@ func (f *fixture) leaseOfNobody(t *testing.T) picket.Lease {
 	t.Helper()
 	f.MustSubmit(t, picket.TaskSpec{})
 	return f.AcquireOne(t, picket.AcquireRequest{})
+}
+
+// coverEmissions takes the ways of what the holder of a lease emits. The bounds are those of the engine, so the counts
+// are set to them.
+func coverEmissions(t *testing.T, f *fixture) {
+	lease := func() picket.LeaseCredential {
+		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "of a client", Role: "emits",
+			Client: &picket.ClientTask{Role: "emits", ContextID: "c1"}})
+		kit.OK(t, err)
+		return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "emits"}))
+	}
+	_, err := f.Decline(f.Ctx, lease(), "no")
+	kit.OK(t, err)
+	h := lease()
+	_, err = f.Report(f.Ctx, h, "", picket.Progress{Summary: "s"})
+	kit.OK(t, err)
+	emit := func(id, text string, add, last bool, want picket.Code) {
+		t.Helper()
+		parts := []picket.Part{{Text: &text}}
+		_, err := f.Emit(f.Ctx, h, id, picket.ArtifactChunk{Parts: parts, Append: add, Last: last})
+		if want != "" {
+			kit.Refused(t, err, want)
+		} else {
+			kit.OK(t, err)
+		}
+	}
+	emit("", "a", true, false, picket.CodeNotFound)
+	emit("e1", "b", false, false, "")
+	emit("e1", "b", false, false, "")
+	emit("e1", "c", false, false, picket.CodeIdempotencyConflict)
+	emit("", "d", true, true, "")
+	emit("", "e", true, false, picket.CodeStateConflict)
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "s"})
+	kit.OK(t, err)
+	for _, quota := range []string{"emitted_bytes", "emitted"} {
+		key := "pk:{default}:task:" + h.TaskID
+		was, err := f.Raw.HGet(f.Ctx, key, quota).Result()
+		kit.OK(t, err)
+		kit.OK(t, f.Raw.HSet(f.Ctx, key, quota, picket.MaxEmittedBytes).Err())
+		emit("", "f", false, false, picket.CodeQuota)
+		kit.OK(t, f.Raw.HSet(f.Ctx, key, quota, was).Err())
+	}
+	for _, q := range []picket.ClientTaskQuery{{Emitted: true}, {Rejected: true}} {
+		_, err = f.ClientTasks(f.Ctx, q)
+		kit.OK(t, err)
+	}
+	for range 9 {
+		_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "again"})
+		kit.OK(t, err)
+	}
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "again"})
+	kit.Refused(t, err, picket.CodeLeaseReleased)
+	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "late"})
+	kit.Refused(t, err, picket.CodeLeaseReleased)
 }

@@ -180,6 +180,7 @@ func coverFence(t *testing.T, f *fixture) {
 	}
 	_, err = f.Report(f.Ctx, h, "", progress)
 	kit.Refused(t, err, picket.CodeStaleFence)
+	coverEmissions(t, f)
 	coverLoop(t, f)
 	coverRepeats(t, f)
 	// A run whose task is gone: only a damaged store has one.
@@ -214,6 +215,8 @@ func coverRunEnds(t *testing.T, f *fixture) {
 	h = f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
 	_, err = f.Fail(f.Ctx, h, "no", false)
 	kit.OK(t, err)
+	_, h = f.SubmitAndLease(t, picket.TaskSpec{})
+	f.CallTwice(t, func() error { _, err := f.Decline(f.Ctx, h, "no"); return err })
 	_, h = f.SubmitAndLease(t, picket.TaskSpec{Escalate: picket.EscalateFail, Retry: retry})
 	_, err = f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitTimeout, Signal: kit.Ptr("SIGKILL")})
 	kit.OK(t, err)

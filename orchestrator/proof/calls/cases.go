@@ -160,6 +160,14 @@ var leaseCases = []Case{
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Report(w.Ctx, w.Held, "r1", picket.Progress{Summary: "half way", NextStep: "the rest"})
 		}},
+	{Name: "emission", Setup: leased(picket.TaskSpec{}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.Emit(w.Ctx, w.Held, "r1", picket.ArtifactChunk{Parts: []picket.Part{{Data: picket.RawJSON(`1`)}}})
+		}},
+	{Name: "emission/status", Setup: leased(picket.TaskSpec{}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			return e.EmitStatus(w.Ctx, w.Held, "r1", picket.StatusMessage{Message: "half way"})
+		}},
 	{Name: "report/nudged", Setup: repeatedReports(4),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Report(w.Ctx, w.Held, "r5", picket.Progress{Summary: "again"})
@@ -242,6 +250,11 @@ var leaseCases = []Case{
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Fail(w.Ctx, w.Held, "no luck", true)
 		},
+	},
+	{
+		Name:  "fail/rejected",
+		Setup: Confirmed(retriesOnCrash),
+		Call:  func(w *Env, e *orchestrator.Engine) (any, error) { return e.Decline(w.Ctx, w.Held, "not for me") },
 	},
 	{
 		Name:  "fail/final",

@@ -148,6 +148,11 @@ var TaskDamages = []damage{
 		s.rawCommand("HSET", "task:"+s.leased.TaskID, "run", s.firstRun)
 	}},
 
+	{Kind: "emissions_differ", what: "fewer than it has", Plant: setTaskField(theLeased, "emitted", "0")},
+	{Kind: "emissions_differ", what: "one is lost", Plant: func(s *inspectFixture) {
+		s.rawCommand("RPOP", "emitted:"+s.leased.TaskID)
+	}},
+
 	{Kind: "deadline_missing", what: "lost", Plant: removeEntry("deadlines", theLeased)},
 	{Kind: "deadline_extra", what: "of a queued one", Plant: addEntry("deadlines", farScore, theHead)},
 	{Kind: "deadline_far", what: "never ends", Plant: addEntry("deadlines", farScore, theLeased)},

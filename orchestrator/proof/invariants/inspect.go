@@ -50,6 +50,10 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	s.holder = f.OpenLease(t, f.AcquireOne(t, worker))
 	_, err = f.Renew(f.Ctx, s.holder)
 	kit.OK(t, err)
+	for range 2 {
+		_, err = f.EmitStatus(f.Ctx, s.holder, "", picket.StatusMessage{Message: "half way"})
+		kit.OK(t, err)
+	}
 	f.MustKeepBundle(t, s.holder, kit.BundleOf(picket.BundlePieceSize+5, 'a'))
 	f.MustSendPieces(t, s.holder, kit.BundleOf(picket.BundlePieceSize+5, 'b'), 1)
 
