@@ -123,15 +123,18 @@ var mayImport = map[string][]string{
 	"internal/rfc16": {"docs", "internal/conformance"}, // speaks HTTP with any server
 	"internal/agentheartbeat": {"docs", "internal/conformance", "github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with a server, and executes picket
-	"internal/frozen":       nil, // golden files of all that others can observe
-	"internal/e2e":          nil, // tests of the binary alone
-	"internal/rig":          anyImport,
-	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
-	"internal/rig/moves":    {"picket"}, // the legal moves, against which everything is tested
-	"internal/rig/cleanup":  nil,        // what a test program leaves behind
-	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
-	"cmd/picket":            anyImport,
-	"cmd/picket/cli/exit":   {"picket"},
+	"internal/agenttoagent": {"docs", "picket", "internal/conformance", "internal/scriptedworker", "internal/sse",
+		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/scriptedworker": {"picket", "adapter", "client"}, // an example of a worker, which package agenttoagent needs
+	"internal/frozen":         nil,                             // golden files of all that others can observe
+	"internal/e2e":            nil,                             // tests of the binary alone
+	"internal/rig":            anyImport,
+	"internal/rig/contract":   {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
+	"internal/rig/moves":      {"picket"}, // the legal moves, against which everything is tested
+	"internal/rig/cleanup":    nil,        // what a test program leaves behind
+	"internal/rig/proctest":   {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
+	"cmd/picket":              anyImport,
+	"cmd/picket/cli/exit":     {"picket"},
 	"cmd/picket/settings": {"picket", "budget", "adapter/agents", "adapter/workspace", "adapter/process",
 		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/text",
 		"internal/unixsocket", "internal/web",
