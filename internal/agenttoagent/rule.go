@@ -25,6 +25,7 @@ func (r Rule) Name() string { return r.Section + "/" + r.ID }
 // What a rule can need beyond an endpoint and a key. Each is a word in the last column of the table.
 const (
 	needStreaming   = "streaming"     // the card says that the agent streams
+	needNoStreaming = "no streaming"  // it does not say it
 	needNoPush      = "no push"       // the card does not say that the agent pushes notifications
 	needNoExtended  = "no extended"   // the card does not say that there is an extended one
 	needExtended    = "extended card" // it does
@@ -54,11 +55,18 @@ func Rules() (rules []Rule) {
 	return rules
 }
 
+// allTables are the tables of checks. A name stands in one of them.
+func allTables() []checks {
+	return []checks{
+		sendChecks, getChecks, listChecks, cancelChecks, configChecks, historyChecks, errorChecks, capabilityChecks,
+		turnChecks, streamChecks, subscribeChecks, deliveryChecks, versionChecks, modelChecks, cardChecks,
+		equivalenceChecks, rpcChecks, restChecks, isolationChecks,
+	}
+}
+
 func allChecks() checks {
 	all := checks{}
-	for _, some := range []checks{
-		sendChecks, getChecks, cardChecks,
-	} {
+	for _, some := range allTables() {
 		maps.Copy(all, some)
 	}
 	return all

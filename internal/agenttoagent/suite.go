@@ -164,6 +164,7 @@ func (s *suite) probe(ctx context.Context) error {
 	}
 	capable := func(name string) bool { return object(s.card, "capabilities")[name] == true }
 	s.needs(needStreaming, capable("streaming"), "the card does not say that the agent streams")
+	s.needs(needNoStreaming, !capable("streaming"), "the card says that the agent streams")
 	s.needs(needNoPush, !capable("pushNotifications"), "the agent pushes notifications, for which the suite has no "+
 		"receiver yet")
 	s.needs(needExtended, capable("extendedAgentCard"), "the card does not say that there is an extended one")
