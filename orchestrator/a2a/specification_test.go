@@ -1,0 +1,63 @@
+package a2a_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/a2a"
+)
+
+// onMemory runs a test with a server whose state is in memory.
+func onMemory(t *testing.T, change ...func(*a2a.Config)) *fixture {
+	t.Helper()
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	return newFixture(t, store, change...)
+}
+
+// ask sends a request to the pool builder with a key and further headers: name, value, … It answers status, header and
+// body.
+func (f *fixture) ask(key, method, path, body string, headers ...string) (int, http.Header, string) {
+	f.t.Helper()
+	req, err := http.NewRequestWithContext(f.t.Context(), method, f.url+"/agents/builder"+path, strings.NewReader(body))
+	must(f.t, err)
+	req.Header.Set("X-API-Key", key)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := f.http.Do(req)
+	must(f.t, err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	must(f.t, err)
+	return res.StatusCode, res.Header, string(raw)
+}
+
+// rpc calls a method of JSON-RPC, and answers the body.
+func (f *fixture) rpc(key, method, params string, headers ...string) string {
+	f.t.Helper()
+	_, _, body := f.ask(key, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, headers...)
+	return body
+}
+
+// A client cannot tell the task of another client from one that does not exist.
+func TestForeignTasksLookLikeNone(t *testing.T) {
+	f := onMemory(t)
+	task := sendTo(t, f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC), atOnce(send("mine")))
+	nothing := "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	for _, method := range []string{"GetTask", "CancelTask", "SubscribeToTask"} {
+		foreign := f.rpc(f.other, method, `{"id":"`+string(task.ID)+`"}`)
+		none := f.rpc(f.other, method, `{"id":"`+nothing+`"}`)
+		if foreign != none || !strings.Contains(none, "-32001") {
+			t.Errorf("%s: %s and %s", method, foreign, none)
+		}
+	}
+}
