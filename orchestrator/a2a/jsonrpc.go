@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -207,13 +208,16 @@ func (x *exchange) rpcFailure(id stdjson.RawMessage, err error) error {
 	return x.JSON(http.StatusOK, rpcError(id, err))
 }
 
+// supportedVersion is this version of the protocol, with any patch number, which does not count.
+var supportedVersion = regexp.MustCompile(`^` + regexp.QuoteMeta(string(protocol.Version)) + `(\.[0-9]+)?$`)
+
 // checkVersion refuses other versions of the protocol. A client that names none is answered in this one.
 func (x *exchange) checkVersion() error {
 	got := x.Request().Header.Get(protocol.SvcParamVersion)
 	if got == "" {
 		got = x.QueryParam(protocol.SvcParamVersion)
 	}
-	if got == "" || got == string(protocol.Version) {
+	if got == "" || supportedVersion.MatchString(got) {
 		return nil
 	}
 	return protocol.NewError(protocol.ErrVersionNotSupported, fmt.Sprintf("version %.32q is not supported; send A2A-Version: "+

@@ -61,3 +61,15 @@ func TestForeignTasksLookLikeNone(t *testing.T) {
 		}
 	}
 }
+
+// The patch number of a version does not count. Other versions are refused.
+func TestPatchNumbersOfVersionsDoNotCount(t *testing.T) {
+	f := onMemory(t)
+	for version, accepted := range map[string]bool{"": true, "1.0": true, "1.0.0": true, "1.0.12": true, "1.0.": false,
+		"1.0.x": false, "1.1": false, "1.1.0": false, "1": false, "1.00": false, "0.3": false} {
+		body := f.rpc(f.client, "ListTasks", "{}", "A2A-Version", version)
+		if strings.Contains(body, "-32009") == accepted || strings.Contains(body, `"result"`) != accepted {
+			t.Errorf("version %q: %s", version, body)
+		}
+	}
+}
