@@ -35,7 +35,7 @@ var rpcMethods = map[string]rpcMethod{
 	"SendMessage":          {call: calls(sendResult)},
 	"SendStreamingMessage": {stream: streams((*exchange).sendStreaming)},
 	"GetTask":              {call: calls((*exchange).getTask)},
-	"ListTasks":            {call: calls((*exchange).listTasks)},
+	"ListTasks":            {call: calls(listPage)},
 	"CancelTask":           {call: calls((*exchange).cancelTask)},
 	"SubscribeToTask":      {stream: streams((*exchange).subscribe)},
 
@@ -56,6 +56,23 @@ func pushUnsupported(context.Context, *exchange, []byte) (any, error) {
 func sendResult(x *exchange, ctx context.Context, req *protocol.SendMessageRequest) (protocol.StreamResponse, error) {
 	result, err := x.sendMessage(ctx, req)
 	return protocol.StreamResponse{Event: result}, err
+}
+
+// listParams are the params of ListTasks. Its PageSize tells 0 from an absent one.
+type listParams struct {
+	protocol.ListTasksRequest
+	PageSize *int `json:"pageSize"`
+}
+
+// listPage lists tasks. A page of none cannot be asked for.
+func listPage(x *exchange, ctx context.Context, p *listParams) (*protocol.ListTasksResponse, error) {
+	if p.PageSize != nil {
+		if err := checkPageSize(*p.PageSize); err != nil {
+			return nil, err
+		}
+		p.ListTasksRequest.PageSize = *p.PageSize
+	}
+	return x.listTasks(ctx, &p.ListTasksRequest)
 }
 
 // calls decodes the params of an operation.

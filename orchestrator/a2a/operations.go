@@ -305,9 +305,6 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 
 // listTasks pages through the tasks that the caller may see at this endpoint.
 func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest) (*protocol.ListTasksResponse, error) {
-	if req.PageSize < 0 || req.PageSize > maxListed {
-		return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", req.PageSize)
-	}
 	if err := checkHistoryLength(req.HistoryLength); err != nil {
 		return nil, err
 	}
@@ -345,6 +342,13 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 		answer.Tasks = append(answer.Tasks, view)
 	}
 	return answer, nil
+}
+
+func checkPageSize(n int) error {
+	if n < 1 || n > maxListed {
+		return picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", n)
+	}
+	return nil
 }
 
 // listed is a task as a list shows it: without artifacts and history, unless they are asked for.

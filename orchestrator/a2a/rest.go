@@ -159,8 +159,8 @@ func listRequest(q url.Values) (*protocol.ListTasksRequest, error) {
 		return nil, err
 	}
 	if size != nil {
-		if *size == 0 {
-			return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is 0")
+		if err := checkPageSize(*size); err != nil {
+			return nil, err
 		}
 		req.PageSize = *size
 	}

@@ -73,3 +73,19 @@ func TestPatchNumbersOfVersionsDoNotCount(t *testing.T) {
 		}
 	}
 }
+
+// A page of no tasks cannot be asked for, over both bindings.
+func TestAPageHasAtLeastOneTask(t *testing.T) {
+	f := onMemory(t)
+	for _, size := range []string{"0", "-1", "101"} {
+		if body := f.rpc(f.client, "ListTasks", `{"pageSize":`+size+`}`); !strings.Contains(body, "-32602") {
+			t.Errorf("JSON-RPC, %s: %s", size, body)
+		}
+		if status, _, body := f.ask(f.client, "GET", "/a2a/tasks?pageSize="+size, ""); status != http.StatusBadRequest {
+			t.Errorf("HTTP+JSON, %s: %d %s", size, status, body)
+		}
+	}
+	if body := f.rpc(f.client, "ListTasks", `{"page_size":1}`); !strings.Contains(body, `"pageSize":1`) {
+		t.Errorf("page_size 1: %s", body)
+	}
+}
