@@ -140,11 +140,12 @@ func (x *exchange) skills() []protocol.AgentSkill {
 	list := []protocol.AgentSkill{}
 	if x.pool == nil {
 		for _, p := range x.usablePools() {
-			of := exchange{server: x.server, pool: p}
-			list = append(list, protocol.AgentSkill{ID: p.Role, Name: of.cardText().Name,
-				Description: of.cardText().Description, Tags: []string{p.Role}})
+			list = append(list, (&exchange{server: x.server, pool: p}).poolSkill())
 		}
 		return list
+	}
+	if len(x.pool.Skills) == 0 {
+		return append(list, x.poolSkill()) // a card has at least one
 	}
 	for _, tag := range slices.Sorted(maps.Keys(x.pool.Skills)) {
 		s := x.pool.Skills[tag]
@@ -161,6 +162,12 @@ func (x *exchange) skills() []protocol.AgentSkill {
 	return list
 }
 
+// poolSkill is all that the pool does, as one skill.
+func (x *exchange) poolSkill() protocol.AgentSkill {
+	return protocol.AgentSkill{ID: x.pool.Role, Name: x.cardText().Name, Description: x.cardText().Description,
+		Tags: []string{x.pool.Role}}
+}
+
 // flatCard is the card of RFC-001.
 func (x *exchange) flatCard() flatCard {
 	id := "picket"
@@ -168,8 +175,10 @@ func (x *exchange) flatCard() flatCard {
 		id = x.pool.Role
 	}
 	capabilities := []string{}
-	for _, s := range x.skills() {
-		capabilities = append(capabilities, s.ID)
+	if x.pool == nil || len(x.pool.Skills) > 0 { // the skill of a whole pool is not a capability
+		for _, s := range x.skills() {
+			capabilities = append(capabilities, s.ID)
+		}
 	}
 	path := "/a2a"
 	return flatCard{

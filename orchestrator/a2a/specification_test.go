@@ -89,3 +89,12 @@ func TestAPageHasAtLeastOneTask(t *testing.T) {
 		t.Errorf("page_size 1: %s", body)
 	}
 }
+
+// The card of a pool whose agents have no described skills names one, because the array must have an element.
+func TestACardHasASkill(t *testing.T) {
+	f := onMemory(t, func(c *a2a.Config) { c.Pools[0].Skills = nil })
+	_, _, raw := f.ask(f.client, "GET", "/.well-known/agent-card.json", "")
+	if !strings.Contains(raw, `"skills":[{"description":"Build things.","id":"builder","name":"Builders","tags":["builder"]}]`) {
+		t.Error(raw)
+	}
+}
