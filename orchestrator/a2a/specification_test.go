@@ -98,3 +98,19 @@ func TestACardHasASkill(t *testing.T) {
 		t.Error(raw)
 	}
 }
+
+// Answers of HTTP+JSON are of the type that the specification has for them, except for clients that ask for other
+// types alone.
+func TestTheTypeOfHTTPAndJSON(t *testing.T) {
+	f := onMemory(t)
+	for accept, want := range map[string]string{"": "application/a2a+json", "*/*": "application/a2a+json",
+		"application/json": "application/json", "text/event-stream": "application/json",
+		"application/json, application/a2a+json": "application/a2a+json"} {
+		for _, path := range []string{"/a2a/tasks", "/a2a/tasks/none"} {
+			_, header, _ := f.ask(f.client, "GET", path, "", "Accept", accept)
+			if got := header.Get("Content-Type"); got != want {
+				t.Errorf("%s with Accept %q is %s, want %s", path, accept, got, want)
+			}
+		}
+	}
+}
