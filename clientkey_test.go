@@ -40,7 +40,8 @@ func TestKeyRequestsOfClients(t *testing.T) {
 			continue
 		}
 		refusal, _ := RefusalOf(err)
-		if refusal == nil || refusal.Code != CodeValidation || refusal.Facts["field"] != c.field || refusal.Remedy == "" {
+		if refusal == nil || refusal.Code != CodeValidation || refusal.Facts["field"] != c.field ||
+			refusal.Remedy == "" {
 			t.Errorf("%v with %+v: %v", c.scopes, c.limits, err)
 		}
 	}

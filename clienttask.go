@@ -14,7 +14,7 @@ type ClientTask struct {
 	TaskID string `json:"taskId,omitempty"`
 
 	// MaxOpen is how many tasks of the client may be open at once, and MaxQueue how many may wait in the queue of
-	// the pool. A task beyond one of them is refused with CodeQuota. 0 is no limit. They are not stored.
+	// the pool. A task beyond one of them is refused with CodeQuota. 0 stands for no limit. They are not stored.
 	MaxOpen  int `json:"-"`
 	MaxQueue int `json:"-"`
 }

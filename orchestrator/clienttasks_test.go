@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,14 +18,17 @@ func clientTask(role, contextID string) picket.TaskSpec {
 		Client: &picket.ClientTask{Role: role, ContextID: contextID, MessageID: "m1"}}
 }
 
-// submitAs submits a task of a client. The virtual clock moves on first, so that each task has an instant of its own.
+// submitAs submits a task of a client, at an instant of its own.
 func (f *fixture) submitAs(t *testing.T, client string, spec picket.TaskSpec) picket.Task {
 	t.Helper()
-	f.MoveStoreTime(t, 5*time.Millisecond)
+	nextMillisecond()
 	task, err := f.Submit(f.Ctx, kit.WithKey(client), spec)
 	kit.OK(t, err)
 	return task
 }
+
+// nextMillisecond waits until the clock of the server shows another instant.
+func nextMillisecond() { <-time.After(2 * time.Millisecond) }
 
 func (f *fixture) clientTasks(t *testing.T, q picket.ClientTaskQuery) (ids []string, total int64) {
 	t.Helper()
@@ -59,7 +63,7 @@ func TestTasksOfClients(t *testing.T) {
 		want(picket.ClientTaskQuery{Since: second.UpdatedAt}, c, b)
 
 		// The first task asks a question: it has changed last, and waits for input.
-		f.MoveStoreTime(t, 5*time.Millisecond)
+		nextMillisecond()
 		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "builder"}))
 		_, err := f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
 		kit.OK(t, err)
@@ -73,7 +77,9 @@ func TestTasksOfClients(t *testing.T) {
 		for q := (picket.ClientTaskQuery{Limit: 1}); ; {
 			page, err := f.ClientTasks(f.Ctx, q)
 			kit.OK(t, err)
-			paged = append(paged, page.Tasks[0].TaskID)
+			for _, task := range page.Tasks {
+				paged = append(paged, task.TaskID)
+			}
 			if q.Cursor = page.NextCursor; q.Cursor == "" {
 				break
 			}
@@ -82,7 +88,7 @@ func TestTasksOfClients(t *testing.T) {
 			t.Errorf("pages: %v", paged)
 		}
 		if _, err := f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Cursor: "x"}); !errors.Is(err, picket.CodeValidation) {
-			t.Errorf("a cursor that is none: %v", err)
+			t.Errorf("a bad cursor: %v", err)
 		}
 
 		got, err := f.Task(f.Ctx, a)
@@ -107,6 +113,9 @@ func TestTasksOfClients(t *testing.T) {
 		kit.OK(t, err)
 		want(picket.ClientTaskQuery{Client: "key_a"}, a)
 		want(picket.ClientTaskQuery{ContextID: "c2"})
+		if n, err := f.Raw.ZCard(f.Ctx, "pk:{default}:by-client:*").Result(); err != nil || n != 2 {
+			t.Errorf("%d tasks are listed, want 2, %v", n, err)
+		}
 	})
 }
 
@@ -138,5 +147,33 @@ func TestLimitsOfClients(t *testing.T) {
 		kit.OK(t, err)
 		_, err = submit("key_a", 2, 10)
 		kit.OK(t, err)
+	})
+}
+
+// The id that a client chooses for a task stands for one task of that client, also after its request was forgotten.
+func TestAClientChoosesAnID(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		submit := func(client, request, body string) (picket.Task, error) {
+			by := kit.WithKey(client)
+			by.Idempotency = picket.Idempotency{Key: strings.Repeat(request, 64), Body: strings.Repeat(body, 64)}
+			spec := clientTask("builder", "c1")
+			spec.Client.TaskID = "mine"
+			return f.Submit(f.Ctx, by, spec)
+		}
+		first, err := submit("key_a", "1", "a")
+		kit.OK(t, err)
+		again, err := submit("key_a", "2", "a")
+		kit.OK(t, err)
+		if again.TaskID != first.TaskID {
+			t.Errorf("%s and %s", first.TaskID, again.TaskID)
+		}
+		if _, err := submit("key_a", "3", "b"); !errors.Is(err, picket.CodeIdempotencyConflict) {
+			t.Errorf("another task under the same id: %v", err)
+		}
+		theirs, err := submit("key_b", "4", "b")
+		kit.OK(t, err)
+		if theirs.TaskID == first.TaskID {
+			t.Error("two clients share a task")
+		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -24,6 +25,7 @@ import (
 	"github.com/picket-dev/picket/internal/tracing"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
 	"github.com/picket-dev/picket/orchestrator/mirror"
@@ -237,6 +239,9 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 			return err
 		}
 	}
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, all.proxyURL()); err != nil {
+		return err
+	}
 	if h.toolproxy {
 		env, calls := processEnv(h.log), tracer.NewCalls(taskLookup(store))
 		defer calls.Close()
@@ -290,15 +295,19 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 
 // siteParts are what answers the requests to a server process. Nil parts are not served.
 type siteParts struct {
-	control *api.API
-	console *console.Console
-	proxy   *toolproxy.Proxy
+	control   *api.API
+	console   *console.Console
+	proxy     *toolproxy.Proxy
+	endpoints *a2a.Server
 }
 
 // mount adds the routes of an endpoint to e.
 func (p siteParts) mount(e *echo.Echo, at endpoint, orchestrator bool) *echo.Echo {
 	if orchestrator && !at.only {
 		p.control.Mount(e)
+		if p.endpoints != nil {
+			p.endpoints.Mount(e)
+		}
 	} else {
 		p.control.MountOps(e)
 	}
@@ -427,15 +436,22 @@ func awaitReady(ctx context.Context, store *orchestrator.Store) error {
 var bootstrapCaller = picket.Caller{Actor: "bootstrap"}
 
 // registerAdminKey registers the key of a file as the administrator of a namespace; again
-// is fine. A revoked one is refused: a server that starts with it could not be
-// used by anybody who has no other key.
+// is fine. A key that was revoked, or that is known with other scopes, is refused: a server
+// that starts with it could not be used by anybody who has no other key.
 func registerAdminKey(ctx context.Context, e *orchestrator.Engine, keyFile string, key picket.Secret) error {
 	known, err := e.AdoptKey(ctx, bootstrapCaller, "admin", key, []picket.Scope{picket.ScopeAdmin})
-	if err == nil && !known.RevokedAt.IsZero() {
-		return picket.Refuse(picket.CodeStateConflict, "Delete "+keyFile+" and start again: a new admin key is made.",
+	remedy := "Delete " + keyFile + " and start again: a new admin key is made."
+	switch {
+	case err != nil:
+		return err
+	case !known.RevokedAt.IsZero():
+		return picket.Refuse(picket.CodeStateConflict, remedy,
 			"the key in %s (%s) was revoked", keyFile, known.KeyID)
+	case !slices.Contains(known.Scopes, picket.ScopeAdmin):
+		return picket.Refuse(picket.CodeStateConflict, remedy,
+			"the key in %s (%s) has no scope admin", keyFile, known.KeyID)
 	}
-	return err
+	return nil
 }
 
 // reregisterAdminKey registers the key in a store that was adopted: one that was

@@ -70,6 +70,9 @@ var mayImport = map[string][]string{
 	"orchestrator/proof/storefaults": proofImports,
 	"orchestrator/proof/storeloss":   proofImports,
 	"orchestrator/proof/topology":    proofImports,
+	"orchestrator/a2a": {"picket", "orchestrator", "internal/sse", "internal/text", "internal/web",
+		"github.com/a2aproject/a2a-go/v2/...", "github.com/labstack/echo/v4/...", "github.com/oklog/ulid/v2",
+		"golang.org/x/sync/..."},
 	"orchestrator/api": {"picket", "budget", "orchestrator", "orchestrator/store", "internal/sse", "internal/web",
 		"docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...",
 		"github.com/go-json-experiment/json/..."},
@@ -191,7 +194,8 @@ var mayImportInTests = []string{
 
 // testsOnEngine are packages that declare the methods they call: their tests from
 // outside (package x_test) run against the engine that has these methods.
-var testsOnEngine = []string{"client", "toolproxy", "reaper", "reaper/webhooks", "orchestrator/console"}
+var testsOnEngine = []string{"client", "toolproxy", "reaper", "reaper/webhooks", "orchestrator/a2a",
+	"orchestrator/console"}
 
 // toolproxyParts are plugged into the tool proxy. Its tests from outside may import
 // them and what they import.
@@ -219,7 +223,8 @@ func TestImportsFollowTheTable(t *testing.T) {
 			}
 		}
 		for _, imp := range append(p.TestImports, p.XTestImports...) {
-			engine := imp == module+"/orchestrator" || pkg == "client" && imp == module+"/orchestrator/api"
+			behindAPI := pkg == "client" || pkg == "orchestrator/a2a"
+			engine := imp == module+"/orchestrator" || behindAPI && imp == module+"/orchestrator/api"
 			onEngine := engine && slices.Contains(testsOnEngine, pkg) &&
 				!slices.Contains(p.TestImports, imp)
 			ofItsPart := pkg == "toolproxy" && !slices.Contains(p.TestImports, imp) &&

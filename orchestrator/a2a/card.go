@@ -195,7 +195,15 @@ func (x *exchange) flatCard() flatCard {
 
 // params is the card as the parameters of an extension.
 func (c flatCard) params() map[string]any {
-	return map[string]any{"agentId": c.AgentID, "name": c.Name, "version": c.Version, "protocol": c.Protocol,
-		"capabilities": c.Capabilities, "provider": c.Provider, "sandboxLevel": c.SandboxLevel, "costModel": c.CostModel,
-		"endpoints": c.Endpoints}
+	return map[string]any{
+		"agentId":      c.AgentID,
+		"name":         c.Name,
+		"version":      c.Version,
+		"protocol":     c.Protocol,
+		"capabilities": c.Capabilities,
+		"provider":     c.Provider,
+		"sandboxLevel": c.SandboxLevel,
+		"costModel":    c.CostModel,
+		"endpoints":    c.Endpoints,
+	}
 }

@@ -81,8 +81,16 @@ func failureOf(err error) failure {
 
 // ownFailure translates a refusal of Picket: its remedy and field are facts of the error.
 func ownFailure(own *picket.Error) failure {
-	f := failure{code: serverError, status: own.Code.Status(), grpc: grpcStatus(own.Code.Status()), domain: ownDomain,
-		reason: strings.ToUpper(string(own.Code)), message: own.Message, facts: map[string]string{}, retry: own.RetryAfter}
+	f := failure{
+		code:    serverError,
+		status:  own.Code.Status(),
+		grpc:    grpcStatus(own.Code.Status()),
+		reason:  strings.ToUpper(string(own.Code)),
+		domain:  ownDomain,
+		message: own.Message,
+		facts:   map[string]string{},
+		retry:   own.RetryAfter,
+	}
 	if as := ownErrors[own.Code]; as != nil {
 		known := failureOf(as)
 		f.code, f.reason, f.domain = known.code, known.reason, known.domain

@@ -52,7 +52,8 @@ func onBothStores(t *testing.T, test func(t *testing.T, f *fixture)) {
 
 // onBothBindings runs a test with the official client over both bindings.
 func (f *fixture) onBothBindings(test func(t *testing.T, c *a2aclient.Client)) {
-	for _, binding := range []protocol.TransportProtocol{protocol.TransportProtocolJSONRPC, protocol.TransportProtocolHTTPJSON} {
+	bindings := []protocol.TransportProtocol{protocol.TransportProtocolJSONRPC, protocol.TransportProtocolHTTPJSON}
+	for _, binding := range bindings {
 		f.t.Run(string(binding), func(t *testing.T) { test(t, f.newClient(t, "builder", f.client, binding)) })
 	}
 }
@@ -138,10 +139,11 @@ func (k *keyInterceptor) Before(ctx context.Context, req *a2aclient.Request) (co
 	return ctx, nil, nil
 }
 
-// worker leases the next task of the pool builder.
+// lease leases the next task of the pool builder.
 func (f *fixture) lease(t *testing.T) picket.LeaseCredential {
 	t.Helper()
-	leases, err := f.Acquire(t.Context(), operator, picket.AcquireRequest{AgentID: "a1", Role: "builder", WaitSeconds: new(10)})
+	leases, err := f.Acquire(t.Context(), operator,
+		picket.AcquireRequest{AgentID: "a1", Role: "builder", WaitSeconds: new(10)})
 	must(t, err)
 	if len(leases) != 1 {
 		t.Fatalf("%d leases", len(leases))
@@ -158,7 +160,8 @@ func (f *fixture) complete(t *testing.T, held picket.LeaseCredential, output str
 }
 
 func send(text string) *protocol.SendMessageRequest {
-	return &protocol.SendMessageRequest{Message: protocol.NewMessage(protocol.MessageRoleUser, protocol.NewTextPart(text))}
+	m := protocol.NewMessage(protocol.MessageRoleUser, protocol.NewTextPart(text))
+	return &protocol.SendMessageRequest{Message: m}
 }
 
 // atOnce does not wait for the task.

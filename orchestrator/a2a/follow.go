@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -47,6 +48,9 @@ func newUpdate() *update { return &update{ready: make(chan struct{})} }
 
 // logWorkers is how many tasks are read at once after a page of events.
 const logWorkers = 8
+
+// logNap is how long the reader waits for an event before it looks whether the store was restored.
+const logNap = 15 * time.Second
 
 // readRetry is the pause after the store could not be read. It doubles up to readRetryMost.
 const (
@@ -135,15 +139,15 @@ func (f *follower) read(ctx context.Context) {
 // readPage waits for events after a place in the log, and reads the tasks again that they are about. It returns the
 // place up to which all is read. Before the first place, and after a gap in the log, all tasks are read again.
 func (f *follower) readPage(ctx context.Context, after int64) (int64, error) {
-	if after < 0 {
-		last, err := f.engine.LastSeq(ctx)
-		if err != nil {
-			return after, err
-		}
-		return last, f.refresh(ctx, f.all(last))
-	}
-	if err := f.engine.Tail(ctx, after); err != nil {
+	last, err := f.engine.LastSeq(ctx)
+	if err != nil {
 		return after, err
+	}
+	if after < 0 || last < after { // at the beginning, or in the log of a restored store
+		return last, f.refresh(ctx, f.all())
+	}
+	if last == after {
+		return after, f.awaitEvent(ctx, after)
 	}
 	page, err := f.engine.Events(ctx, picket.EventQuery{After: after, Limit: 1000})
 	if errors.Is(err, picket.CodeCursorExpired) {
@@ -159,13 +163,24 @@ func (f *follower) readPage(ctx context.Context, after int64) (int64, error) {
 	return next, f.refresh(ctx, f.changed(page.Events))
 }
 
-// all are the followed tasks, to be read as of seq.
-func (f *follower) all(seq int64) map[*followed]int64 {
+// awaitEvent waits for an event, and looks from time to time whether the log is still the same one.
+func (f *follower) awaitEvent(ctx context.Context, after int64) error {
+	nap, cancel := context.WithTimeout(ctx, logNap)
+	defer cancel()
+	err := f.engine.Tail(nap, after)
+	if nap.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// all are the followed tasks, to be read whatever was read before.
+func (f *follower) all() map[*followed]int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := map[*followed]int64{}
 	for _, t := range f.tasks {
-		list[t] = seq
+		list[t] = math.MaxInt64
 	}
 	return list
 }
@@ -231,7 +246,7 @@ func (t *followed) add(ev protocol.Event) {
 // changes are the events that turn the view of a task into the next one.
 func changes(from, to picket.Task) (events []protocol.Event) {
 	before, after := viewOf(from), viewOf(to)
-	for _, a := range after.Artifacts[len(before.Artifacts):] {
+	for _, a := range after.Artifacts[min(len(before.Artifacts), len(after.Artifacts)):] {
 		events = append(events, &protocol.TaskArtifactUpdateEvent{TaskID: after.ID, ContextID: after.ContextID,
 			Artifact: a, LastChunk: true})
 	}

@@ -172,8 +172,8 @@ func serveRPC(x *exchange) error {
 func (x *exchange) callRPC(req rpcRequest) error {
 	method, known := rpcMethods[req.Method]
 	if !known {
-		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrMethodNotFound, fmt.Sprintf("%.64q is not a method of A2A "+
-			"1.0", req.Method)))
+		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrMethodNotFound,
+			fmt.Sprintf("%.64q is not a method of A2A 1.0", req.Method)))
 	}
 	ctx, done := x.waitContext()
 	defer done()
@@ -237,8 +237,8 @@ func (x *exchange) checkVersion() error {
 	if got == "" || supportedVersion.MatchString(got) {
 		return nil
 	}
-	return protocol.NewError(protocol.ErrVersionNotSupported, fmt.Sprintf("version %.32q is not supported; send A2A-Version: "+
-		"%s", got, protocol.Version))
+	return protocol.NewError(protocol.ErrVersionNotSupported,
+		fmt.Sprintf("version %.32q is not supported; send A2A-Version: %s", got, protocol.Version))
 }
 
 // logUnexpected logs an error whose text the client does not get.

@@ -37,7 +37,8 @@ func TestAClientGivesWorkToAPool(t *testing.T) {
 			}
 			wantState(t, c, task.ID, protocol.TaskStateWorking)
 
-			_, err = f.RequestHelp(t.Context(), held, picket.HelpRequest{Question: "Which color?", Options: []string{"red", "blue"}})
+			_, err = f.RequestHelp(t.Context(), held,
+				picket.HelpRequest{Question: "Which color?", Options: []string{"red", "blue"}})
 			must(t, err)
 			asked := wantState(t, c, task.ID, protocol.TaskStateInputRequired)
 			if said := asked.Status.Message; said == nil || said.Parts[0].Text() != "Which color?" ||
@@ -55,14 +56,17 @@ func TestAClientGivesWorkToAPool(t *testing.T) {
 			}
 			f.complete(t, held, `{"parts":[{"text":"built"},{"data":{"n":1}}]}`)
 			done := wantState(t, c, task.ID, protocol.TaskStateCompleted)
-			if len(done.Artifacts) != 1 || len(done.Artifacts[0].Parts) != 2 || done.Artifacts[0].Parts[0].Text() != "built" {
+			if len(done.Artifacts) != 1 || len(done.Artifacts[0].Parts) != 2 ||
+				done.Artifacts[0].Parts[0].Text() != "built" {
 				t.Errorf("artifacts: %+v", done.Artifacts)
 			}
 			var said []string
 			for _, m := range done.History {
-				said = append(said, fmt.Sprintf("%s %s", strings.TrimPrefix(string(m.Role), "ROLE_"), m.Parts[0].Text()))
+				role := strings.TrimPrefix(string(m.Role), "ROLE_")
+				said = append(said, fmt.Sprintf("%s %s", role, m.Parts[0].Text()))
 			}
-			if want := []string{"USER Build it.\nThen test it.", "AGENT Which color?", "USER red"}; !slices.Equal(said, want) {
+			want := []string{"USER Build it.\nThen test it.", "AGENT Which color?", "USER red"}
+			if !slices.Equal(said, want) {
 				t.Errorf("history: %q, want %q", said, want)
 			}
 			late := atOnce(send("more"))
@@ -123,7 +127,8 @@ func TestAStreamTellsEachChange(t *testing.T) {
 			}
 			f.complete(t, held, `"result"`)
 			for _, reader := range []<-chan protocol.Event{events, second} {
-				if a, ok := next(t, reader).(*protocol.TaskArtifactUpdateEvent); !ok || a.Artifact.Parts[0].Text() != "result" {
+				a, ok := next(t, reader).(*protocol.TaskArtifactUpdateEvent)
+				if !ok || a.Artifact.Parts[0].Text() != "result" {
 					t.Errorf("artifact: %+v", a)
 				}
 				wantUpdate(t, reader, protocol.TaskStateCompleted)

@@ -36,7 +36,7 @@ type stream struct {
 
 // sendMessage takes a message: it becomes a task, the answer to a question, or something to read for the agent of a
 // task that works. It waits until the client can do something again, unless it is told not to.
-func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageRequest) (protocol.SendMessageResult, error) {
+func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageRequest) (*protocol.Task, error) {
 	cfg := sendConfig(req)
 	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
 		return nil, err
@@ -202,7 +202,8 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 }
 
 // answer answers the question of a task. Of two answers the first one counts, and the other is refused.
-func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string, input picket.RawJSON) (picket.Task, error) {
+func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string,
+	input picket.RawJSON) (picket.Task, error) {
 	by := x.caller()
 	by.Idempotency = picket.Idempotency{
 		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
@@ -217,14 +218,19 @@ func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string, 
 
 // tell leaves a message for the agent of a task.
 func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message) error {
-	data, err := stdjson.Marshal(clientMessage{MessageID: m.ID, Message: messageInput{Parts: m.Parts, Metadata: m.Metadata,
-		Extensions: m.Extensions, ReferenceTaskIDs: m.ReferenceTasks}})
+	data, err := stdjson.Marshal(clientMessage{MessageID: m.ID, Message: messageInput{
+		Parts:            m.Parts,
+		Metadata:         m.Metadata,
+		Extensions:       m.Extensions,
+		ReferenceTaskIDs: m.ReferenceTasks,
+	}})
 	if err != nil {
 		return err
 	}
 	by := x.caller()
 	by.Idempotency.Key = digest(x.who.KeyID, "a2a message", t.TaskID, m.ID)
-	_, err = x.engine.Tell(ctx, by, t.TaskID, picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data})
+	_, err = x.engine.Tell(ctx, by, t.TaskID,
+		picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data})
 	return err
 }
 
@@ -387,8 +393,8 @@ func filterByState(q *picket.ClientTaskQuery, state protocol.TaskState) (known b
 	case protocol.TaskStateRejected:
 		return false, nil
 	default:
-		return false, picket.Invalid("/status", "Send a state such as TASK_STATE_WORKING.", "%.64q is not a state of tasks",
-			string(state))
+		return false, picket.Invalid("/status", "Send a state such as TASK_STATE_WORKING.",
+			"%.64q is not a state of tasks", string(state))
 	}
 	return true, nil
 }

@@ -63,7 +63,7 @@ func (x *exchange) submitTask(ctx context.Context) error {
 // task. Without one, each request is a task.
 func (r taskRequest) message() (*protocol.Message, error) {
 	if r.Title == "" {
-		return nil, picket.Invalid("/title", "Say what is to be done.", "title is required")
+		return nil, picket.Invalid("/title", "Say what the agent has to do.", "title is required")
 	}
 	if len(r.TaskID) > maxClientID {
 		return nil, picket.Invalid("/taskId", "Send a shorter id.", "taskId has at most %d bytes", maxClientID)

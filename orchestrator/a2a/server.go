@@ -198,7 +198,8 @@ func (x *exchange) open(r route) error {
 	if ofPool {
 		x.pool = x.server.pools[role]
 	}
-	if x.engine == nil || !x.anonymous && x.who.Namespace != x.namespace || ofPool && (x.pool == nil || !x.mayUse(role)) {
+	elsewhere := x.engine == nil || !x.anonymous && x.who.Namespace != x.namespace
+	if elsewhere || ofPool && (x.pool == nil || !x.mayUse(role)) {
 		return noEndpoint()
 	}
 	if !x.anonymous && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {

@@ -141,7 +141,13 @@ func agentMessage(t picket.Task, id string, parts protocol.ContentParts) *protoc
 }
 
 func message(t picket.Task, role protocol.MessageRole, id string, parts protocol.ContentParts) *protocol.Message {
-	return &protocol.Message{ID: id, Role: role, Parts: parts, TaskID: protocol.TaskID(t.TaskID), ContextID: contextOf(t)}
+	return &protocol.Message{
+		ID:        id,
+		Role:      role,
+		Parts:     parts,
+		TaskID:    protocol.TaskID(t.TaskID),
+		ContextID: contextOf(t),
+	}
 }
 
 // clientMessage is the data of a message that a client sends to a task which works: what the history shows again.
@@ -209,7 +215,8 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 	return parts
 }
 
-// conversationMessage is a message of the client, or of the agent to those who follow its task. It is nil for any other.
+// conversationMessage is a message of the client, or of the agent to those who follow its task. It is nil for any
+// other message.
 func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 	if m.From.Kind == picket.SenderAgent {
 		if m.From.TaskID != t.TaskID {

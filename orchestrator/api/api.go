@@ -110,7 +110,9 @@ func (a *API) mount(e *echo.Echo, routes []route) {
 
 // Admit authenticates a request to another front door than the API's: it checks the host name and the key, and counts
 // the request against the rate of the key. What the key may do is for the caller to check.
-func (a *API) Admit(c echo.Context) (*orchestrator.Engine, picket.Principal, error) { return a.admit(c, false) }
+func (a *API) Admit(c echo.Context) (*orchestrator.Engine, picket.Principal, error) {
+	return a.admit(c, false)
+}
 
 // admit authenticates a request. Requests that are exempt do not count against the rate of the key.
 func (a *API) admit(c echo.Context, exempt bool) (engine *orchestrator.Engine, who picket.Principal, err error) {

@@ -38,7 +38,7 @@ func Execute(root *cobra.Command, args []string) int {
 	var failure error
 	captureErrors(root, &failure)
 	err := fang.Execute(context.Background(), root,
-		fang.WithVersion(version()),
+		fang.WithVersion(Version()),
 		fang.WithoutManpage(),
 		fang.WithErrorHandler(func(w io.Writer, _ fang.Styles, err error) { PrintError(w, root, err) }))
 	if err == nil && failure != nil {
@@ -63,8 +63,8 @@ func captureErrors(c *cobra.Command, failure *error) {
 	}
 }
 
-// version is the revision the binary was built from.
-func version() string {
+// Version is the revision that the binary was built from, or "devel".
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

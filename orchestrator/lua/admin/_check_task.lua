@@ -119,18 +119,6 @@ local function check_bundle(id, t)
   check_member('upload', K('uploads'), id, b[3] and true or false, NOW)
 end
 
--- A task of a client stands in the lists of its client and of its context, and counts as open until it ends.
-local function check_client_lists(id, t)
-  for _, key in ipairs(client_lists(t)) do check_member('list', key, id, '-' .. t.updated) end
-  local key, open = K('client-open:', t.client), not TERMINAL[t.state]
-  if (call('SISMEMBER', key, id) == 1) ~= open then
-    report_violation('open_wrong', id, 'it is ' .. t.state .. ', but its client has it ' ..
-      (open and 'not ' or '') .. 'among the open ones', function()
-      call(open and 'SADD' or 'SREM', key, id)
-    end)
-  end
-end
-
 local function check_task(id, t)
   local known = false
   for _, s in ipairs(STATES) do known = known or s == t.state end
@@ -143,7 +131,10 @@ local function check_task(id, t)
   for _, key in ipairs(index_keys(t)) do
     check_member('list', key, id, t.order)
   end
-  if t.client then check_client_lists(id, t) end
+  if t.client then
+    for _, key in ipairs(client_lists(t)) do check_member('client', key, id, '-' .. t.updated) end
+    check_member('client', K('client-open:', t.client), id, not TERMINAL[t.state] and t.order)
+  end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   check_runs(id, t)
   check_deadline(id, t)

@@ -6,9 +6,9 @@ local function queued_in_lane(lane)
 end
 
 -- check_client_limits returns the refusal of a task of a client that has too many open tasks, or for whose pool too
--- many wait. A limit of 0 is none.
+-- many wait. The limit 0 refuses nothing.
 local function check_client_limits(s, max_open, max_queue)
-  local open = call('SCARD', K('client-open:', s.client))
+  local open = call('ZCARD', K('client-open:', s.client))
   if max_open > 0 and open >= max_open then -- @bounds-open-of-client
     return refuse('quota_exceeded', 'quota', 'client_tasks', 'limit', F(max_open))
   end

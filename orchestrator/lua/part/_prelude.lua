@@ -222,12 +222,6 @@ local function client_lists(t)
   return { K('by-client:', '*'), K('by-client:', t.client), K('by-context:', t.context) }
 end
 
--- list_for_client lists such a task as one that came into a state just now.
-local function list_for_client(id, t, state)
-  for _, key in ipairs(client_lists(t)) do call('ZADD', key, '-' .. RAW, id) end -- @lists-for-client
-  call(TERMINAL[state] and 'SREM' or 'SADD', K('client-open:', t.client), id) -- @counts-open-of-client
-end
-
 -- move takes a task from one state set to another; further fields are written
 -- with it. A task being created comes from none. A task that ends goes through
 -- close_task instead. A subtask that settles makes the sessions of the agent that holds its parent due for a look of
@@ -240,7 +234,15 @@ local function move(id, t, to, ...)
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
   if t.client == nil then pick(t[1], 'client', 'context') end
-  if t.client then list_for_client(id, t, to) end
+  if t.client then
+    for _, key in ipairs(client_lists(t)) do call('ZADD', key, '-' .. RAW, id) end -- @lists-for-client
+    local open = K('client-open:', t.client)
+    if TERMINAL[to] then -- @ends-for-client
+      call('ZREM', open, id)
+    else
+      call('ZADD', open, t.order, id)
+    end
+  end
   local settled = TERMINAL[to] or to == 'review' or to == 'handoff' -- @settles
   local parent = settled and pick(t[1], 'parent').parent
   local p = parent and pick(K('task:', parent), 'state', 'run')

@@ -22,7 +22,7 @@ end
 -- matches reports whether a task is one of those that are asked for. t has its fields in the order of FIELDS.
 local FIELDS = { 'state', 'handoff', 'client', 'role', 'context' }
 local function matches(t)
-  return (client == '*' or t[3] == client) -- @client-sees-own
+  return t[1] and (client == '*' or t[3] == client) -- @client-sees-own
     and (role == '' or t[4] == role) -- @pool-sees-own
     and (context == '' or t[5] == context) and state_matches(t)
 end

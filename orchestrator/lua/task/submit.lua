@@ -1,7 +1,7 @@
 -- needs: client create queue
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (23 values),
---   most open tasks of the client, most tasks in the queue of the pool: 0 is no limit
+--   most open tasks of the client, most tasks in the queue of the pool: 0 refuses nothing
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house),
 --   quota_exceeded (of a client)

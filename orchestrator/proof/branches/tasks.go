@@ -29,7 +29,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverInspect,
 		coverAdvance,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
-		coverDamagedEnvelopes, coverQuotas, coverSessionMoney,
+		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks,
 		coverAdoption} {
 		stop(t, f)
 	}

@@ -12,7 +12,7 @@ import (
 // Readers are the scripts that change nothing.
 var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
 	"bundle_read", "conversation", "explain", "handoffs", "identify", "keys", "leases",
-	"list", "log", "reports", "reviews", "stats", "task",
+	"list", "client_tasks", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals", "policy",
 	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes",
 	"session_capability", "agent_context", "owns_name"}

@@ -95,6 +95,18 @@ var TaskDamages = []damage{
 	{Kind: "list_missing", what: "tasks", Plant: removeEntry("tasks", theHead)},
 	{Kind: "list_missing", what: "role", Plant: removeEntry("by-role:coder", theHead)},
 	{Kind: "list_missing", what: "label", Plant: removeEntry("by-label:team=a", theHead)},
+	{Kind: "client_missing", what: "of all", Plant: removeEntry("by-client:*", theHead)},
+	{Kind: "client_missing", what: "an open task", Plant: removeEntry("client-open:"+kit.Operator.Actor, theHead)},
+	{Kind: "client_score", what: "another instant", Plant: addEntry("by-client:"+kit.Operator.Actor, 1, theHead)},
+	{Kind: "client_extra", what: "ended and open", Plant: func(s *inspectFixture) {
+		closed, err := s.Task(s.Ctx, s.closed.TaskID)
+		kit.OK(s.t, err)
+		s.rawCommand("HSET", "task:"+s.closed.TaskID, "client", "key_c", "context", "x")
+		for _, key := range []string{"by-client:*", "by-client:key_c", "by-context:x"} {
+			s.rawCommand("ZADD", key, -int64(closed.UpdatedAt), s.closed.TaskID)
+		}
+		s.rawCommand("ZADD", "client-open:key_c", 1, s.closed.TaskID)
+	}},
 	{Kind: "list_score", what: "order", Plant: addEntry("tasks", 1e9, theHead)},
 	{Kind: "terminal_missing", what: "never deleted", Plant: removeEntry("terminal", theClosed)},
 	{Kind: "terminal_extra", what: "deleted while queued", Plant: addEntry("terminal", 1, theHead)},

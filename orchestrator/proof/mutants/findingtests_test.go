@@ -17,6 +17,14 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"tasks of clients are not listed":                                    "TestTasksOfClients",
+	"a task of a client that has ended counts as open":                   "TestLimitsOfClients",
+	"open tasks of a client are not bounded":                             "TestLimitsOfClients",
+	"the queue of a pool is not bounded":                                 "TestLimitsOfClients",
+	"a client sees the tasks of others":                                  "TestTasksOfClients",
+	"a pool shows the tasks of others":                                   "TestTasksOfClients",
+	"retention keeps tasks of clients listed":                            "TestTasksOfClients",
+	"an id of a client stands for two tasks":                             "TestAClientChoosesAnID",
 	"a client key has no limits":                                         "TestAClientKeyHasLimits",
 	"every key has limits of clients":                                    "TestAClientKeyHasLimits",
 	"a client key makes a run key":                                       "TestAClientKeyMakesNoRunKey",

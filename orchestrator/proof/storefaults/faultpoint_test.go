@@ -152,6 +152,7 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"keys", func() error { _, err := w.Via.Keys(w.Ctx); return err }},
 		{"leases", func() error { _, err := w.Via.Leases(w.Ctx); return err }},
 		{"list", func() error { _, err := w.Via.Tasks(w.Ctx, picket.TaskQuery{}); return err }},
+		{"client_tasks", func() error { _, err := w.Via.ClientTasks(w.Ctx, picket.ClientTaskQuery{}); return err }},
 		{"log", func() error { _, err := w.Via.Log(w.Ctx, w.Task.TaskID, "", "stdout", 0, 10); return err }},
 		{"reports", func() error { _, err := w.Via.Reports(w.Ctx, w.Task.TaskID); return err }},
 		{"reviews", func() error { _, err := w.Via.Reviews(w.Ctx, picket.ReviewQuery{}); return err }},

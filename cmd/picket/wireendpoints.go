@@ -1,0 +1,46 @@
+package main
+
+import (
+	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/a2a"
+	"github.com/picket-dev/picket/orchestrator/api"
+)
+
+// newEndpoints makes the A2A endpoints of the pools in the settings, nil if there are none. own is the URL at which
+// this process listens; clients that come another way need public_url.
+func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API, own string) (*a2a.Server, error) {
+	pools := h.cfg.A2APools()
+	if len(pools) == 0 || !h.orchestrator {
+		return nil, nil
+	}
+	if h.cfg.PublicBase(own) == "" {
+		return nil, exit.Usagef("agents.%s.a2a needs the address that its card names, and this server has only a Unix "+
+			"socket; set public_url", pools[0].Agent)
+	}
+	cfg := a2a.Config{
+		PublicURL:    h.cfg.PublicBase(own),
+		Version:      cli.Version(),
+		PublicCards:  h.cfg.A2A.PublicCards,
+		Admit:        control.Admit,
+		Engine:       store.Engine,
+		AllowedHosts: h.hosts(),
+		Log:          h.log,
+	}
+	for _, p := range pools {
+		cfg.Pools = append(cfg.Pools, endpointPool(p))
+	}
+	return a2a.New(cfg)
+}
+
+// endpointPool is a pool of the settings as its endpoint takes it.
+func endpointPool(p settings.A2APool) a2a.Pool {
+	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, Card: a2a.CardText(p.Card),
+		Skills: map[string]a2a.Skill{}}
+	for tag, s := range p.Skills {
+		pool.Skills[tag] = a2a.Skill(s)
+	}
+	return pool
+}

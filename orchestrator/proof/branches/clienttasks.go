@@ -1,0 +1,59 @@
+package branches
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// coverClientTasks submits tasks of clients beyond each limit, and lists them in every way.
+func coverClientTasks(t *testing.T, f *fixture) {
+	f.CancelAll(t)
+	submit := func(request string, client picket.ClientTask) error {
+		by := picket.Caller{Actor: "key_client", Idempotency: clientRequest(request, "b")}
+		client.Role, client.ContextID, client.MessageID = "served", "c1", "m1"
+		_, err := f.Submit(f.Ctx, by, picket.TaskSpec{Title: "a client's", Role: "served", Client: &client})
+		return err
+	}
+	kit.OK(t, submit("a", picket.ClientTask{TaskID: "mine"}))
+	kit.OK(t, submit("b", picket.ClientTask{TaskID: "mine"})) // the first request was forgotten
+	kit.OK(t, submit("c", picket.ClientTask{}))
+	kit.Refused(t, submit("d", picket.ClientTask{MaxOpen: 1}), picket.CodeQuota)
+	kit.Refused(t, submit("e", picket.ClientTask{MaxQueue: 1}), picket.CodeQuota)
+	by := picket.Caller{Actor: "key_client", Idempotency: clientRequest("f", "c")}
+	_, err := f.Submit(f.Ctx, by, picket.TaskSpec{Title: "another", Role: "served",
+		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m1", TaskID: "mine"}})
+	kit.Refused(t, err, picket.CodeIdempotencyConflict)
+
+	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "served"}))
+	_, err = f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
+	kit.OK(t, err)
+	first, err := f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Limit: 1})
+	kit.OK(t, err)
+	for _, q := range []picket.ClientTaskQuery{
+		{Limit: 1, Cursor: first.NextCursor},
+		{Client: "key_client", ContextID: "c1", Role: "served"},
+		{Client: "key_other", ContextID: "c1"},
+		{States: []picket.TaskState{picket.TaskQueued}, Handoffs: []picket.HandoffKind{picket.HandoffQuestion}},
+		{Since: picket.Instant(time.Now().Add(time.Hour).UnixMilli())},
+	} {
+		_, err := f.ClientTasks(f.Ctx, q)
+		kit.OK(t, err)
+	}
+	for i := range 201 { // of tasks that are lost, more than the script looks at in one step
+		lost := fmt.Sprintf("%s%03d", kit.NoTask[:len(kit.NoTask)-3], i)
+		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-client:*", kit.ZMember(-1, lost)).Err())
+	}
+	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{})
+	kit.OK(t, err)
+	f.CancelAll(t)
+}
+
+// clientRequest identifies a request of a client, and its body.
+func clientRequest(name, body string) picket.Idempotency {
+	return picket.Idempotency{Key: fmt.Sprintf("%064s", "client "+name), Body: strings.Repeat(body, 64)}
+}

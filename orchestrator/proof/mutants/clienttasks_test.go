@@ -1,0 +1,13 @@
+package mutants
+
+// clientMutants are the planted bugs of tasks that clients submit.
+var clientMutants = []mutant{
+	{"tasks of clients are not listed", []edit{{"lists-for-client", ""}}},
+	{"a task of a client that has ended counts as open", []edit{{"ends-for-client", "if false then"}}},
+	{"open tasks of a client are not bounded", []edit{{"bounds-open-of-client", "if false then"}}},
+	{"the queue of a pool is not bounded", []edit{{"bounds-queue-of-pool", "if false then"}}},
+	{"a client sees the tasks of others", []edit{{"client-sees-own", "return t[1]"}}},
+	{"a pool shows the tasks of others", []edit{{"pool-sees-own", "and true"}}},
+	{"retention keeps tasks of clients listed", []edit{{"forgets-for-client", ""}}},
+	{"an id of a client stands for two tasks", []edit{{"same-client-task", ""}}},
+}
