@@ -89,7 +89,7 @@ func a2aStreamMistakes() []a2aMistake {
 			return response["artifactUpdate"] == nil
 		}, "3.1.2/artifacts"),
 		ofEvents("has two things in an event", func(_ *a2aExchange, response object) bool {
-			response["message"] = object{"messageId": "m"}
+			response["artifactUpdate"] = object{}
 			return true
 		}, "3.2.3/one-of", "11.7/events"),
 		ofEvents("shows old states first", func(_ *a2aExchange, response object) bool {

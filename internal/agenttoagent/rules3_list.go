@@ -165,6 +165,7 @@ var listChecks = checks{
 		task := c.done("tck-artifact-text")
 		page := c.lists(text(task, "contextId"), fields{"includeArtifacts": true})
 		c.holds("one task", len(list(page, "tasks")) == 1)
+		c.holds("its artifacts", len(list(list(page, "tasks")[0], "artifacts")) > 0)
 		c.ExpectEqual("artifacts", list(page, "tasks")[0]["artifacts"], task["artifacts"])
 	}),
 }

@@ -14,6 +14,7 @@ var turnChecks = checks{
 	}),
 	"3.4.1/groups": each(func(c caller) {
 		first := c.begins("tck-input-required")
+		c.holds("a contextId", text(first, "contextId") != "")
 		second := c.begins("tck-input-required", fields{"contextId": first["contextId"]})
 		c.ExpectEqual("contextId", second["contextId"], first["contextId"])
 		c.holds("another task", second["id"] != first["id"])
