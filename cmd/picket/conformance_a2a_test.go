@@ -158,3 +158,21 @@ func TestA2A(t *testing.T) {
 var a2aNotRun = []string{"3.1.2/message-only", "3.1.7/creates", "3.1.8/gets", "3.1.9/lists", "3.1.10/deletes",
 	"3.1.11/card", "3.3.4/streaming", "3.3.4/extension", "3.6.2/empty", "4.1.3/rejected", "4.3.3/payload",
 	"13.3/extended-card-key"}
+
+// TestA2AOfTheServer holds the endpoint of the server itself against the rules about the work of an agent.
+func TestA2AOfTheServer(t *testing.T) {
+	f := startA2A(t, rig.Real(t), false)
+	cfg := f.config()
+	cfg.URL, cfg.WorkerRole = f.public, "builder"
+	cfg.Only = func(r agenttoagent.Rule) bool {
+		return r.Section == "3.2.2" || r.Section == "3.1.4" || r.Section == "13.1"
+	}
+	report, err := agenttoagent.Run(t.Context(), cfg)
+	noError(t, err)
+	expectA2A(t, report)
+	cfg.WorkerRole = ""
+	cfg.Only = func(r agenttoagent.Rule) bool { return r.Name() == "3.2.2/waits" }
+	report, err = agenttoagent.Run(t.Context(), cfg)
+	noError(t, err)
+	expectA2A(t, report, "3.2.2/waits")
+}

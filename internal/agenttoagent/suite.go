@@ -23,9 +23,11 @@ type Config struct {
 	// OtherKey is the key of another client. Empty: the rules about two clients are not run.
 	OtherKey string
 	// WorkerKey is a key with which the suite leases the tasks of the pool, if the server is a Picket server, and
-	// WorkerURL its address; empty: what is before the endpoint in URL. Empty: the suite leases no tasks.
-	WorkerKey picket.Secret
-	WorkerURL string
+	// WorkerURL its address; empty: what is before the endpoint in URL. WorkerRole is the role of the pool; empty: that
+	// in URL. Without WorkerKey, the suite leases no tasks.
+	WorkerKey  picket.Secret
+	WorkerURL  string
+	WorkerRole string
 	// Scripted says that an agent of the endpoint follows the message ids of package scriptedworker already.
 	Scripted bool
 	// Only leaves out every rule that it is not true of. Defaults to all rules.
@@ -92,10 +94,10 @@ func Run(ctx context.Context, cfg Config) (conformance.Report, error) {
 
 // startWorker leases the tasks of the pool until stop is called, if the run has a key for it.
 func (s *suite) startWorker(ctx context.Context) (stop func()) {
-	if s.cfg.WorkerKey == "" {
+	server, role := PoolOf(s.URL)
+	if role = cmp.Or(s.cfg.WorkerRole, role); s.cfg.WorkerKey == "" || role == "" {
 		return func() {}
 	}
-	server, role := PoolOf(s.URL)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -172,8 +174,11 @@ func (s *suite) probe(ctx context.Context) error {
 	s.needs(needRequiredExt, requiredExtension(s.card) != "", "the card does not require an extension")
 	s.needs(needKey, s.cfg.Key != "", "it takes an endpoint that asks for a key: --key KEY")
 	s.needs(needSecondKey, s.cfg.OtherKey != "", "it takes a key of another client: --other-key KEY")
-	s.needs(needWorker, s.cfg.WorkerKey != "" || s.cfg.Scripted, "it takes an agent that follows the message ids: "+
+	_, role := PoolOf(s.URL)
+	s.needs(needWorker, s.cfg.Scripted || s.cfg.WorkerKey != "", "it takes an agent that follows the message ids: "+
 		"--worker-key KEY, or --scripted")
+	s.needs(needWorker, s.cfg.Scripted || s.cfg.WorkerKey == "" || cmp.Or(s.cfg.WorkerRole, role) != "",
+		"the URL names no pool for the worker: --worker-role ROLE")
 	s.needs(needPicket, isPicket(s.card), "it is about Picket servers")
 	return nil
 }

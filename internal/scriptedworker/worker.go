@@ -63,8 +63,9 @@ func Run(ctx context.Context, cfg Config) error {
 	for ctx.Err() == nil {
 		leases, err := w.acquire(ctx)
 		if err != nil {
-			cfg.Log.Warn("no lease was acquired", "error", err)
-			_ = wait(ctx, pause)
+			if wait(ctx, pause) == nil {
+				cfg.Log.Warn("no lease was acquired", "error", err)
+			}
 			continue
 		}
 		for _, lease := range leases {

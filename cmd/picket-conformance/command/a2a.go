@@ -34,6 +34,7 @@ func newConformanceA2A() *cobra.Command {
 	f.String("other-key", "", "the key of another client of the same endpoint, or @FILE, to be kept apart from the first")
 	f.String("worker-key", "", "a key with scope agent, or @FILE: the suite works on the tasks of the pool")
 	f.String("worker-url", "", "the address of the Picket server for the worker (default: what is before /agents/ in --url)")
+	f.String("worker-role", "", "the role of the pool for the worker (default: what is behind /agents/ in --url)")
 	f.Bool("scripted", false, "an agent of the endpoint does what the ids of messages ask for, as the public test kit has them")
 	f.StringSlice("only", nil, "only these sections, such as 3 or 3.1.4, or rules, such as 3.1.4/sorted")
 	f.Bool("list", false, "list the rules and ask no server")
@@ -68,6 +69,7 @@ func a2aConfig(cmd *cobra.Command) (cfg agenttoagent.Config, err error) {
 	f := cmd.Flags()
 	cfg.Scripted, _ = f.GetBool("scripted")
 	cfg.WorkerURL, _ = f.GetString("worker-url")
+	cfg.WorkerRole, _ = f.GetString("worker-role")
 	if only, _ := f.GetStringSlice("only"); len(only) > 0 {
 		cfg.Only = func(r agenttoagent.Rule) bool { return selects(only, r.Section, r.Name()) }
 		if !slices.ContainsFunc(agenttoagent.Rules(), cfg.Only) {
