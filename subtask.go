@@ -25,6 +25,8 @@ type Subtask struct {
 	Priority       *int             `json:"priority,omitempty"`       // 0 to 9; default: the parent's
 	TimeoutSeconds *int             `json:"timeoutSeconds,omitempty"` // 1 to 604,800; default: the parent's
 	Review         ReviewBy         `json:"review,omitempty"`         // parent (default), human or none
+	// Client is set for a subtask that an agent submitted at an endpoint. It is not in the body.
+	Client *ClientTask `json:"-"`
 }
 
 // Delegated answers it; the same Idempotency-Key again answers the same child.
@@ -62,7 +64,7 @@ func (s Subtask) SpecUnder(parent Task) (TaskSpec, error) {
 	}
 	spec := parent.Spec()
 	spec.Title, spec.Input, spec.Role, spec.Needs = s.Title, s.Input, s.Role, s.Needs
-	spec.Review, spec.Agent, spec.Fixes = s.Review, "", ""
+	spec.Review, spec.Agent, spec.Fixes, spec.Client = s.Review, "", "", s.Client
 	spec.BudgetEnvelope = &budget.Envelope{}
 	if s.BudgetEnvelope != nil {
 		own := *s.BudgetEnvelope

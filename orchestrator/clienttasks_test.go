@@ -177,3 +177,38 @@ func TestAClientChoosesAnID(t *testing.T) {
 		}
 	})
 }
+
+// What a client keeps is bounded, also by tasks that have ended: their number and the bytes of their inputs.
+func TestWhatAClientKeepsIsBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		refused := func(quota string, spec picket.TaskSpec) {
+			t.Helper()
+			_, err := f.Submit(f.Ctx, kit.WithKey("key_a"), spec)
+			var no *picket.Error
+			if !errors.As(err, &no) || no.Code != picket.CodeQuota || fmt.Sprint(no.Facts["quota"]) != quota {
+				t.Errorf("%v, want a refusal for %s", err, quota)
+			}
+		}
+		large := clientTask("builder", "c1")
+		large.Input = picket.RawJSON(`"` + strings.Repeat("x", picket.MaxPayload-2) + `"`)
+		first := f.submitAs(t, "key_a", large)
+		bytes := "pk:{default}:client-bytes:key_a"
+		kit.OK(t, f.Raw.IncrBy(f.Ctx, bytes, 64<<20-2*picket.MaxPayload).Err())
+		second := f.submitAs(t, "key_a", large)
+		for _, task := range []picket.Task{first, second} {
+			_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")
+			kit.OK(t, err)
+		}
+		refused("client_bytes", large)
+		f.JumpStoreTime(t, 2*time.Hour)
+		_, err := f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Hour}, 100)
+		kit.OK(t, err)
+		f.submitAs(t, "key_a", large)
+
+		kit.OK(t, f.Raw.Del(f.Ctx, bytes).Err())
+		for i := range 9_999 {
+			kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-client:key_a", kit.ZMember(-1, fmt.Sprint("task_", i))).Err())
+		}
+		refused("client_kept", clientTask("builder", "c1"))
+	})
+}

@@ -65,7 +65,11 @@ func (e *Engine) FindAgents(ctx context.Context, held picket.LeaseCredential, re
 // the task too; with an empty one every call makes another.
 func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requestKey string,
 	s picket.Subtask) (picket.Delegated, error) {
-	body, err := json.Marshal(s)
+	asked := s
+	if s.Client != nil {
+		asked.BudgetEnvelope = nil // the server chose it by what was left
+	}
+	body, err := json.Marshal(asked)
 	if err != nil {
 		return picket.Delegated{}, picket.Invalid("/input", "Send valid JSON.", "the subtask is not valid JSON").
 			WithCause(err)

@@ -239,7 +239,7 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 			return err
 		}
 	}
-	if parts.endpoints, err = h.newEndpoints(store, parts.control, all.proxyURL()); err != nil {
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, all.proxyURL()); err != nil {
 		return err
 	}
 	if h.toolproxy {

@@ -4,6 +4,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/orchestrator/api"
@@ -11,7 +12,8 @@ import (
 
 // newEndpoints makes the A2A endpoints of the pools in the settings, nil if there are none. own is the URL at which
 // this process listens; clients that come another way need public_url.
-func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API, own string) (*a2a.Server, error) {
+func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API, rates *web.Rates,
+	own string) (*a2a.Server, error) {
 	pools := h.cfg.A2APools()
 	if len(pools) == 0 || !h.orchestrator {
 		return nil, nil
@@ -26,6 +28,8 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 		PublicCards:  h.cfg.A2A.PublicCards,
 		Admit:        control.Admit,
 		Engine:       store.Engine,
+		Leases:       h.sealer,
+		Rates:        rates,
 		AllowedHosts: h.hosts(),
 		Log:          h.log,
 	}
@@ -39,6 +43,9 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 func endpointPool(p settings.A2APool) a2a.Pool {
 	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, Card: a2a.CardText(p.Card),
 		Skills: map[string]a2a.Skill{}}
+	for _, tag := range p.Capabilities {
+		pool.Skills[tag] = a2a.Skill{}
+	}
 	for tag, s := range p.Skills {
 		pool.Skills[tag] = a2a.Skill(s)
 	}

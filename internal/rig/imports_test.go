@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"orchestrator/proof/storefaults": proofImports,
 	"orchestrator/proof/storeloss":   proofImports,
 	"orchestrator/proof/topology":    proofImports,
-	"orchestrator/a2a": {"picket", "orchestrator", "internal/sse", "internal/text", "internal/web",
+	"orchestrator/a2a": {"picket", "budget", "orchestrator", "internal/sse", "internal/text", "internal/web",
 		"github.com/a2aproject/a2a-go/v2/...", "github.com/labstack/echo/v4/...", "github.com/oklog/ulid/v2",
 		"golang.org/x/sync/..."},
 	"orchestrator/api": {"picket", "budget", "orchestrator", "orchestrator/store", "internal/sse", "internal/web",

@@ -53,17 +53,25 @@ func TestDocumentedAttacksAreTested(t *testing.T) {
 	}
 }
 
-// Every promise about agent sessions and wakes in docs/guarantees.md names a test, and that test exists.
-func TestPromisesOfSessionsAreTested(t *testing.T) {
+// Every promise about endpoints, agent sessions and wakes in docs/guarantees.md names a test, and that test exists.
+func TestPromisesAreTested(t *testing.T) {
 	SkipShort(t)
+	for _, heading := range []string{"A2A endpoints", "Agent sessions and wakes"} {
+		checkPromises(t, heading)
+	}
+}
+
+// checkPromises checks the table below a heading of docs/guarantees.md.
+func checkPromises(t *testing.T, heading string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repoRoot(t), "docs", "guarantees.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "## Agent sessions and wakes\n")
+	_, section, _ := strings.Cut(string(text), "## "+heading+"\n")
 	section, _, ok := strings.Cut(section, "\n## ")
 	if !ok {
-		t.Fatal("docs/guarantees.md has no section about agent sessions and wakes")
+		t.Fatalf("docs/guarantees.md has no section %q", heading)
 	}
 	command := regexp.MustCompile("^\\| .+ \\| `go test (\\.[a-z0-9/]*) -run '([^']+)'` \\|$")
 	rows := 0
@@ -77,10 +85,10 @@ func TestPromisesOfSessionsAreTested(t *testing.T) {
 			t.Errorf("this promise names no test: %s", line)
 			continue
 		}
-		checkTestExists(t, "docs/guarantees.md", c[1], c[2])
+		checkTestExists(t, "docs/guarantees.md", c[1], strings.ReplaceAll(c[2], `\|`, "|"))
 	}
 	if rows == 0 {
-		t.Error("docs/guarantees.md lists no promise about agent sessions and wakes")
+		t.Errorf("docs/guarantees.md lists no promise below %q", heading)
 	}
 }
 

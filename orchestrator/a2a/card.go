@@ -140,19 +140,23 @@ func (x *exchange) skills() []protocol.AgentSkill {
 	list := []protocol.AgentSkill{}
 	if x.pool == nil {
 		for _, p := range x.usablePools() {
-			list = append(list, (&exchange{server: x.server, pool: p}).poolSkill())
+			of := exchange{server: x.server, pool: p}
+			list = append(list, protocol.AgentSkill{ID: p.Role, Name: of.cardText().Name,
+				Description: of.cardText().Description, Tags: []string{p.Role}})
 		}
 		return list
 	}
 	if len(x.pool.Skills) == 0 {
-		return append(list, x.poolSkill()) // a card has at least one
+		text := x.cardText()
+		return []protocol.AgentSkill{{ID: x.pool.Role, Name: text.Name, Description: text.Description,
+			Tags: []string{x.pool.Role}}}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(x.pool.Skills)) {
 		s := x.pool.Skills[tag]
 		list = append(list, protocol.AgentSkill{
 			ID:          tag,
 			Name:        cmp.Or(s.Name, tag),
-			Description: cmp.Or(s.Description, tag),
+			Description: cmp.Or(s.Description, "The capability "+tag+"."),
 			Tags:        []string{tag},
 			Examples:    s.Examples,
 			InputModes:  s.InputModes,
@@ -162,12 +166,6 @@ func (x *exchange) skills() []protocol.AgentSkill {
 	return list
 }
 
-// poolSkill is all that the pool does, as one skill.
-func (x *exchange) poolSkill() protocol.AgentSkill {
-	return protocol.AgentSkill{ID: x.pool.Role, Name: x.cardText().Name, Description: x.cardText().Description,
-		Tags: []string{x.pool.Role}}
-}
-
 // flatCard is the card of RFC-001.
 func (x *exchange) flatCard() flatCard {
 	id := "picket"
@@ -175,10 +173,8 @@ func (x *exchange) flatCard() flatCard {
 		id = x.pool.Role
 	}
 	capabilities := []string{}
-	if x.pool == nil || len(x.pool.Skills) > 0 { // the skill of a whole pool is not a capability
-		for _, s := range x.skills() {
-			capabilities = append(capabilities, s.ID)
-		}
+	for _, s := range x.skills() {
+		capabilities = append(capabilities, s.ID)
 	}
 	path := "/a2a"
 	return flatCard{

@@ -57,6 +57,7 @@ var ownErrors = map[picket.Code]error{
 	picket.CodeTaskClosed:          protocol.ErrUnsupportedOperation,
 	picket.CodeStateConflict:       protocol.ErrUnsupportedOperation,
 	picket.CodeInboxFull:           protocol.ErrUnsupportedOperation,
+	picket.CodeDelegation:          protocol.ErrUnsupportedOperation,
 	picket.CodeUnsupportedMedia:    protocol.ErrUnsupportedContentType,
 }
 

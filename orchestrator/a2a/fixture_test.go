@@ -31,7 +31,10 @@ var operator = picket.Caller{Actor: "key_op", Operator: true}
 // fixture is a server with the pools builder and tester, behind real HTTP.
 type fixture struct {
 	*orchestrator.Engine
-	t      *testing.T
+	t      testing.TB
+	store  *orchestrator.Store
+	server http.Handler
+	stop   func() // stops the server and closes the store
 	url    string
 	http   *http.Client
 	client string // a client key that may use builder
@@ -51,26 +54,33 @@ func onBothStores(t *testing.T, test func(t *testing.T, f *fixture)) {
 }
 
 // onBothBindings runs a test with the official client over both bindings.
-func (f *fixture) onBothBindings(test func(t *testing.T, c *a2aclient.Client)) {
+func (f *fixture) onBothBindings(t *testing.T, test func(t *testing.T, c *a2aclient.Client)) {
 	bindings := []protocol.TransportProtocol{protocol.TransportProtocolJSONRPC, protocol.TransportProtocolHTTPJSON}
 	for _, binding := range bindings {
-		f.t.Run(string(binding), func(t *testing.T) { test(t, f.newClient(t, "builder", f.client, binding)) })
+		t.Run(string(binding), func(t *testing.T) { test(t, f.newClient(t, "builder", f.client, binding)) })
 	}
 }
 
-func newFixture(t *testing.T, s rig.Store, change ...func(*a2a.Config)) *fixture {
+func newFixture(t testing.TB, s rig.Store, change ...func(*a2a.Config)) *fixture {
+	t.Helper()
+	return newFixtureIn(t, s, t.TempDir(), change...)
+}
+
+// newFixtureIn is a server with its witness files in a directory.
+func newFixtureIn(t testing.TB, s rig.Store, witness string, change ...func(*a2a.Config)) *fixture {
 	t.Helper()
 	store, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: s.Redis, Memory: s.Memory,
-		Namespaces: []string{"default", "other"}, Sealer: rig.Sealer(), ProxyURL: "http://proxy", Witness: t.TempDir(),
+		Namespaces: []string{"default", "other"}, Sealer: rig.Sealer(), ProxyURL: "http://proxy", Witness: witness,
 		Found: true})
 	must(t, err)
 	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines})
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	f := &fixture{Engine: store.Engine("default"), t: t, url: "http://" + l.Addr().String(),
+	f := &fixture{Engine: store.Engine("default"), t: t, store: store, url: "http://" + l.Addr().String(),
 		http: &http.Client{Transport: &http.Transport{}}}
-	cfg := a2a.Config{PublicURL: f.url, Pools: pools(), Admit: control.Admit, Engine: store.Engine}
+	cfg := a2a.Config{PublicURL: f.url, Pools: pools(), Admit: control.Admit, Engine: store.Engine,
+		Leases: rig.Sealer()}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -79,15 +89,17 @@ func newFixture(t *testing.T, s rig.Store, change ...func(*a2a.Config)) *fixture
 	e := web.New(slog.New(slog.DiscardHandler))
 	control.Mount(e)
 	server.Mount(e)
+	f.server = e
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(ctx, l, e, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
+	f.stop = sync.OnceFunc(func() {
 		f.http.CloseIdleConnections()
 		stop()
 		must(t, <-served)
 		must(t, store.Close())
 	})
+	t.Cleanup(f.stop)
 	f.client, f.other = f.clientKey("builder"), f.clientKey("builder", "tester")
 	f.person = f.newKey(picket.KeyRequest{Name: "person", Scopes: []picket.Scope{picket.ScopeOperator}})
 	return f
@@ -216,7 +228,9 @@ func follow(t *testing.T, events func(func(protocol.Event, error) bool)) <-chan 
 		defer close(out)
 		for ev, err := range events {
 			if err != nil {
-				t.Errorf("stream: %v", err)
+				if t.Context().Err() == nil { // else the test has ended before the stream
+					t.Errorf("stream: %v", err)
+				}
 				return
 			}
 			out <- ev

@@ -38,10 +38,11 @@ type followed struct {
 // update is what happened next to a task. Readers wait at the newest one, and each goes on at its own pace; what all of
 // them have passed is garbage.
 type update struct {
-	ready chan struct{} // closed when the other members are set
-	event protocol.Event
-	next  *update // nil: the task has ended
-	err   error   // the task can be followed no more
+	ready chan struct{}  // closed when the other members are set
+	event protocol.Event // nil: nothing that a client sees
+	run   string         // the run that holds the task, or ""
+	next  *update        // nil: the task has ended
+	err   error          // the task can be followed no more
 }
 
 func newUpdate() *update { return &update{ready: make(chan struct{})} }
@@ -225,8 +226,12 @@ func (t *followed) refresh(ctx context.Context, engine *orchestrator.Engine, seq
 	if err != nil {
 		return err
 	}
-	for _, ev := range changes(t.task, now) {
-		t.add(ev)
+	events := changes(t.task, now)
+	for _, ev := range events {
+		t.add(ev, now)
+	}
+	if len(events) == 0 && runOf(now) != runOf(t.task) {
+		t.add(nil, now)
 	}
 	if now.State.Terminal() && !t.task.State.Terminal() {
 		close(t.last.ready)
@@ -236,9 +241,17 @@ func (t *followed) refresh(ctx context.Context, engine *orchestrator.Engine, seq
 	return nil
 }
 
-func (t *followed) add(ev protocol.Event) {
+// runOf is the run that holds a task, or "".
+func runOf(t picket.Task) string {
+	if t.CurrentRun == nil {
+		return ""
+	}
+	return t.CurrentRun.RunID
+}
+
+func (t *followed) add(ev protocol.Event, now picket.Task) {
 	u, next := t.last, newUpdate()
-	u.event, u.next = ev, next
+	u.event, u.run, u.next = ev, runOf(now), next
 	t.last = next
 	close(u.ready)
 }
@@ -266,13 +279,19 @@ func messageID(t *protocol.Task) string {
 
 // follow streams a task: what it is now, and what happens to it until it ends.
 func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leave func()) (*stream, error) {
+	ctx, unwatch, err := x.whileHeld(ctx)
+	if err != nil {
+		return nil, err
+	}
 	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID)
 	if err != nil {
+		unwatch()
 		return nil, err
 	}
 	first, err := x.withHistory(ctx, now, history)
 	if err != nil {
 		unfollow()
+		unwatch()
 		return nil, err
 	}
 	events := func(yield func(protocol.Event, error) bool) {
@@ -294,7 +313,15 @@ func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leav
 			}
 		}
 	}
-	return &stream{events: events, close: func() { unfollow(); leave() }}, nil
+	return &stream{events: events, close: func() { unfollow(); unwatch(); leave() }}, nil
+}
+
+// whileHeld is a context that ends with the run of a peer; of any other caller, it is ctx.
+func (x *exchange) whileHeld(ctx context.Context) (context.Context, func(), error) {
+	if !x.isPeer() {
+		return ctx, func() {}, nil
+	}
+	return x.watchLease(ctx)
 }
 
 // awaitClient waits until the task has ended, or waits for its client or a person.
@@ -307,6 +334,11 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 		return t, err
 	}
 	defer leave()
+	ctx, unwatch, err := x.whileHeld(ctx)
+	if err != nil {
+		return t, err
+	}
+	defer unwatch()
 	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID)
 	if err != nil {
 		return t, err

@@ -16,7 +16,7 @@ import (
 // which a worker leases like any other.
 func TestAClientGivesWorkToAPool(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			req := atOnce(send("Build it.\nThen test it."))
 			task := sendTo(t, c, req)
 			if task.Status.State != protocol.TaskStateSubmitted || task.ContextID == "" || len(task.History) != 1 ||
@@ -98,7 +98,7 @@ func wantState(t *testing.T, c *a2aclient.Client, id protocol.TaskID, want proto
 // the same changes from then on.
 func TestAStreamTellsEachChange(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			events := follow(t, c.SendStreamingMessage(t.Context(), send("work")))
 			task, ok := next(t, events).(*protocol.Task)
 			if !ok || task.Status.State != protocol.TaskStateSubmitted {
@@ -154,7 +154,7 @@ func wantUpdate(t *testing.T, events <-chan protocol.Event, want protocol.TaskSt
 // A send waits until the task has ended or asks something, unless it is told not to.
 func TestASendWaitsForTheTask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		f.onBothBindings(func(t *testing.T, c *a2aclient.Client) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
 			worked := make(chan struct{})
 			go func() {
 				defer close(worked)

@@ -8,6 +8,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"iter"
+	"mime"
 	"slices"
 	"strconv"
 
@@ -166,6 +167,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
 	}
+	if x.isPeer() {
+		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+	}
 	by := x.caller()
 	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID)
 	switch {
@@ -195,6 +199,8 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 	switch {
 	case t.State.Terminal():
 		return t, unsupported("the task has ended, so it takes no messages")
+	case stateOf(t) == protocol.TaskStateInputRequired && x.isPeer():
+		return t, unsupported("the question is left to people")
 	case stateOf(t) == protocol.TaskStateInputRequired:
 		return x.answer(ctx, t, m.ID, input)
 	}
@@ -227,10 +233,13 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	if err != nil {
 		return err
 	}
+	req := picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data}
+	if x.isPeer() {
+		return x.tellPeer(ctx, t, peerRequest(t.TaskID, m.ID), req)
+	}
 	by := x.caller()
 	by.Idempotency.Key = digest(x.who.KeyID, "a2a message", t.TaskID, m.ID)
-	_, err = x.engine.Tell(ctx, by, t.TaskID,
-		picket.MessageRequest{Type: messageType, Body: textOf(m.Parts), Data: data})
+	_, err = x.engine.Tell(ctx, by, t.TaskID, req)
 	return err
 }
 
@@ -247,13 +256,19 @@ func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 	if errors.Is(err, picket.CodeNotFound) || err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound
 	}
+	if err == nil {
+		err = x.checkPeer(ctx, id)
+	}
 	return t, err
 }
 
 // maySee reports whether the caller may see a task at this endpoint.
 func (x *exchange) maySee(t picket.Task) bool {
-	return t.Client != nil && (x.isOperator() || t.CreatedBy == x.who.KeyID) &&
-		(x.pool == nil || x.pool.Role == t.Client.Role)
+	mine := x.isOperator() || t.CreatedBy == x.who.KeyID
+	if x.isPeer() {
+		mine = t.Parent != nil && *t.Parent == x.held.TaskID
+	}
+	return mine && t.Client != nil && (x.pool == nil || x.pool.Role == t.Client.Role)
 }
 
 // getTask shows a task.
@@ -298,6 +313,9 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 	t, err := x.task(ctx, string(req.ID))
 	if err != nil {
 		return nil, err
+	}
+	if x.isPeer() {
+		return nil, unsupported("a subtask is cancelled with its parent, or by a person")
 	}
 	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, "cancelled by the client")
 	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
@@ -419,6 +437,14 @@ func (x *exchange) subscribe(ctx context.Context, req *protocol.SubscribeToTaskR
 	return s, err
 }
 
+// peerRequest identifies a request of a peer by the id of its message. Without one, each request is another one.
+func peerRequest(about, messageID string) string {
+	if messageID == "" {
+		return ""
+	}
+	return "a2a-" + digest(about, messageID)[:32]
+}
+
 // digest is the hex SHA-256 of the parts, each with its length before it.
 func digest(parts ...string) string {
 	h := sha256.New()
@@ -432,7 +458,11 @@ func digest(parts ...string) string {
 func (p *Pool) inputModes() []string {
 	modes := slices.Clone(defaultModes)
 	for _, s := range p.Skills {
-		modes = append(modes, s.InputModes...)
+		for _, mode := range s.InputModes {
+			if base, _, err := mime.ParseMediaType(mode); err == nil {
+				modes = append(modes, base)
+			}
+		}
 	}
 	slices.Sort(modes)
 	return slices.Compact(modes)

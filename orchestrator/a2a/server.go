@@ -31,6 +31,10 @@ type Config struct {
 	Admit func(echo.Context) (*orchestrator.Engine, picket.Principal, error)
 	// Engine finds the engine of a namespace, nil when this process does not serve it. Required.
 	Engine func(namespace string) *orchestrator.Engine
+	// Leases opens the lease tokens of agents that call endpoints from inside a run. Required.
+	Leases LeaseOpener
+	// Rates bounds the requests of each of them. Defaults to no bound.
+	Rates *web.Rates
 	// AllowedHosts are the names accepted in the Host header of a request for a public card, as in the control plane.
 	AllowedHosts []string
 	// KeepAlive is how often an idle stream gets a comment. Defaults to 15 seconds.
@@ -44,6 +48,12 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// LeaseOpener opens a lease token that it has made, and refuses any other one. Whether the lease holds, the engine
+// says.
+type LeaseOpener interface {
+	OpenLeaseToken(token string) (picket.LeaseCredential, error)
+}
+
 // Pool is a pool of agents that has an endpoint.
 type Pool struct {
 	// Role is the role of its agents and tasks, and the name in its address.
@@ -54,7 +64,8 @@ type Pool struct {
 	MaxQueue int
 	// Card is what people have written for its card.
 	Card CardText
-	// Skills describe capabilities of its agents, by tag.
+	// Skills describe what its agents can do, by capability. An empty description has defaults. A pool without any
+	// has one skill, its role.
 	Skills map[string]Skill
 }
 
@@ -90,8 +101,8 @@ type Server struct {
 
 // New prepares the endpoints. It fails when a required field is missing, or a role stands twice in Pools.
 func New(cfg Config) (*Server, error) {
-	if cfg.PublicURL == "" || cfg.Admit == nil || cfg.Engine == nil {
-		return nil, errors.New("a2a: PublicURL, Admit and Engine are required")
+	if cfg.PublicURL == "" || cfg.Admit == nil || cfg.Engine == nil || cfg.Leases == nil {
+		return nil, errors.New("a2a: PublicURL, Admit, Engine and Leases are required")
 	}
 	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
 	cfg.Version = cmp.Or(cfg.Version, "dev")
@@ -172,6 +183,7 @@ type exchange struct {
 	engine    *orchestrator.Engine
 	who       picket.Principal
 	namespace string
+	held      picket.LeaseCredential // of a peer
 	// pool is nil at the endpoint of the orchestrator.
 	pool *Pool
 	// anonymous is set for a request without a key, which may only read a public card.
@@ -182,17 +194,8 @@ type exchange struct {
 // that is of another namespace is not found.
 func (x *exchange) open(r route) error {
 	x.namespace = cmp.Or(x.Param("namespace"), defaultNamespace)
-	if r.card && x.server.cfg.PublicCards && !hasKey(x.Request()) {
-		if err := web.CheckHost(x.Request(), x.server.cfg.AllowedHosts); err != nil {
-			return err
-		}
-		x.anonymous = true
-		x.engine = x.server.cfg.Engine(x.namespace)
-	} else {
-		var err error
-		if x.engine, x.who, err = x.server.cfg.Admit(x.Context); err != nil {
-			return err
-		}
+	if err := x.authenticate(r); err != nil {
+		return err
 	}
 	role, ofPool := x.Param("role"), strings.Contains(r.path, "/agents/:role")
 	if ofPool {
@@ -202,11 +205,27 @@ func (x *exchange) open(r route) error {
 	if elsewhere || ofPool && (x.pool == nil || !x.mayUse(role)) {
 		return noEndpoint()
 	}
-	if !x.anonymous && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {
+	if !x.anonymous && !x.isPeer() && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {
 		return picket.Refuse(picket.CodeForbidden, "Use a key with scope client: picket key create --scope client",
 			"this key may not use endpoints of agents").With("has", x.who.Scopes)
 	}
 	return nil
+}
+
+// authenticate finds out who calls: a client with an API key, a peer with a lease token, or anybody for a public card.
+func (x *exchange) authenticate(r route) (err error) {
+	token := bearer(x)
+	switch {
+	case r.card && x.server.cfg.PublicCards && !hasKey(x.Request()):
+		x.anonymous, x.engine = true, x.server.cfg.Engine(x.namespace)
+		return web.CheckHost(x.Request(), x.server.cfg.AllowedHosts)
+	case strings.HasPrefix(token, picket.LeaseTokenPrefix):
+		return x.openLease(token)
+	case strings.HasPrefix(token, picket.SessionCapabilityPrefix):
+		return refuseSession()
+	}
+	x.engine, x.who, err = x.server.cfg.Admit(x.Context)
+	return err
 }
 
 func noEndpoint() error {
@@ -220,7 +239,7 @@ func (x *exchange) mayUse(role string) bool {
 }
 
 // isOperator reports whether the caller sees the tasks of all clients.
-func (x *exchange) isOperator() bool { return x.who.May(picket.ScopeOperator) }
+func (x *exchange) isOperator() bool { return !x.isPeer() && x.who.May(picket.ScopeOperator) }
 
 // caller names the client to the engine.
 func (x *exchange) caller() picket.Caller {

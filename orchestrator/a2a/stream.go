@@ -15,9 +15,12 @@ import (
 )
 
 // waitContext is the context of a request that may wait: it also ends when the server begins to stop, and when the key
-// is revoked.
+// is revoked. What a peer waits for ends with its run (watchLease).
 func (x *exchange) waitContext() (ctx context.Context, done func()) {
 	ctx, end := web.WaitContext(x.Context)
+	if x.isPeer() {
+		return ctx, end
+	}
 	held, stop := x.engine.KeyContext(ctx, x.who.KeyID)
 	return held, func() { stop(); end() }
 }

@@ -218,7 +218,8 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 // conversationMessage is a message of the client, or of the agent to those who follow its task. It is nil for any
 // other message.
 func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
-	if m.From.Kind == picket.SenderAgent {
+	ofPeer := t.Parent != nil && m.From.TaskID == *t.Parent
+	if m.From.Kind == picket.SenderAgent && !ofPeer {
 		if m.From.TaskID != t.TaskID {
 			return nil
 		}
@@ -229,7 +230,7 @@ func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 		return agentMessage(t, m.MessageID, parts)
 	}
 	var sent clientMessage
-	if m.Type != messageType || m.From.ID != t.CreatedBy || stdjson.Unmarshal(m.Data, &sent) != nil {
+	if m.Type != messageType || !ofPeer && m.From.ID != t.CreatedBy || stdjson.Unmarshal(m.Data, &sent) != nil {
 		return nil
 	}
 	said := message(t, protocol.MessageRoleUser, sent.MessageID, sent.Message.Parts)

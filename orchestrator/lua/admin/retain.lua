@@ -25,7 +25,11 @@ local function delete_task(tid)
   if t then -- only a damaged store has none
     for _, key in ipairs(index_keys(t)) do call('ZREM', key, tid) end
     call('ZREM', K('by-state:', t.state), tid)
-    for _, key in ipairs(t.client and client_lists(t) or {}) do call('ZREM', key, tid) end -- @forgets-for-client
+    if t.client then
+      for _, key in ipairs(client_lists(t)) do call('ZREM', key, tid) end -- @forgets-for-client
+      local bytes = K('client-bytes:', t.client)
+      if call('DECRBY', bytes, call('STRLEN', K('in:', tid))) <= 0 then call('DEL', bytes) end -- @uncounts-bytes-of-client
+    end
   end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),

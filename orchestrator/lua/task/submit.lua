@@ -32,6 +32,9 @@ if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
 local t = create_task(s, old, extra)
-if s.client ~= '' then put(t, 'request', body) end
+if s.client ~= '' then
+  put(t, 'request', body)
+  call('INCRBY', K('client-bytes:', s.client), #s.input) -- @counts-bytes-of-client
+end
 remember(key, body, s.id, DAY)
 return named{ task = s.id, created = RAW }
