@@ -56,8 +56,9 @@ func startA2A(t *testing.T, s rig.Store, behind bool, change ...func(*a2a.Config
 	noError(t, err)
 	tools.Start()
 	cfg := a2a.Config{PublicURL: f.public, Pools: []a2a.Pool{{Role: "builder", Task: picket.TaskSpec{
-		Review: picket.ReviewByNone}, MaxQueue: 1000, Card: a2a.CardText{Name: "Builders", Description: "Build things."}}},
-		Admit: control.Admit, Engine: store.Engine}
+		Review: picket.ReviewByNone}, MaxQueue: 1000, Card: a2a.CardText{Name: "Builders",
+		Description: "Build things."}}},
+		Admit: control.Admit, Engine: store.Engine, Leases: rig.Sealer()}
 	for _, c := range change {
 		c(&cfg)
 	}

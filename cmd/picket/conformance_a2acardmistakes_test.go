@@ -69,7 +69,8 @@ func a2aCardMistakes() []a2aMistake {
 			"4.4.1/capabilities"),
 		ofCard("has modes that are not media types", func(card object) { card["defaultOutputModes"] = []any{"a/b/c"} },
 			"4.4.1/modes"),
-		ofCard("has a provider without an address", func(card object) { card["provider"] = object{"organization": "x"} },
+		ofCard("has a provider without an address",
+			func(card object) { card["provider"] = object{"organization": "x"} },
 			"4.4.2/provider"),
 		ofCard("says yes instead of true", capability("extendedAgentCard", "yes"), "4.4.3/flags"),
 		ofCard("has extensions without names", capability("extensions", []any{object{"required": false}}),
@@ -99,8 +100,9 @@ func a2aCardMistakes() []a2aMistake {
 		ofCard("requires a scheme that it does not have", func(card object) {
 			card["securityRequirements"] = []any{object{"schemes": object{"other": object{}}}}
 		}, "4.5/declared"),
-		ofCard("has names in snake case in its card", func(card object) { card["icon_url"] = "x" }, "5.5/card-camel-case"),
-		ofCard("has a signature that is none", func(card object) {
+		ofCard("has names in snake case in its card", func(card object) { card["icon_url"] = "x" },
+			"5.5/card-camel-case"),
+		ofCard("has a signature without an algorithm", func(card object) {
 			card["signatures"] = []any{object{"protected": "e30", "signature": "x"}}
 		}, "8.4.2/signature"),
 		ofCardAnswer("has a card of another type", func(x *a2aExchange) {
@@ -114,10 +116,11 @@ func a2aCardMistakes() []a2aMistake {
 			tags++
 			x.res.Header.Set("ETag", fmt.Sprintf(`"%d"`, tags))
 		}, "8.6.1/etag-holds", "8.6/not-modified"),
-		{name: "sends the card again", rules: []string{"8.6/not-modified"}, request: func(x *a2aExchange) *http.Response {
-			x.r.Header.Del("If-None-Match")
-			return nil
-		}},
+		{name: "sends the card again", rules: []string{"8.6/not-modified"},
+			request: func(x *a2aExchange) *http.Response {
+				x.r.Header.Del("If-None-Match")
+				return nil
+			}},
 		{name: "shows the key in its card", rules: []string{"14.3/no-secrets"}, answer: func(x *a2aExchange) {
 			if x.op == "card" && x.res.StatusCode == http.StatusOK && x.whole != nil {
 				x.whole["description"] = x.r.Header.Get("X-API-Key")

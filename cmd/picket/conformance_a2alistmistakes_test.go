@@ -43,8 +43,9 @@ func a2aListMistakes() []a2aMistake {
 			"3.3.2/status"}},
 		{name: "lists all instants", request: ignores("ListTasks", "statusTimestampAfter"),
 			rules: []string{"3.1.4/filter-time", "3.3.2/timestamp"}},
-		{name: "ignores the size of pages", request: ignores("ListTasks", "pageSize"), rules: []string{"3.1.4/page-size",
-			"3.1.4/token-more", "3.1.4/page-size-zero", "3.1.4/page-size-negative", "3.1.4/page-size-above"}},
+		{name: "ignores the size of pages", request: ignores("ListTasks", "pageSize"),
+			rules: []string{"3.1.4/page-size",
+				"3.1.4/token-more", "3.1.4/page-size-zero", "3.1.4/page-size-negative", "3.1.4/page-size-above"}},
 		ofLists("has large pages", func(p object) {
 			if list, _ := p["tasks"].([]any); len(list) > 0 {
 				p["tasks"] = slices.Repeat(list[:1], 51)

@@ -186,9 +186,11 @@ func a2aRPCMistakes() []a2aMistake {
 	return []a2aMistake{
 		ofRPC("has a type of its own for JSON-RPC", contentType, "9.1/content-type", "9.1/error-content-type"),
 		ofRPC("speaks JSON-RPC 1.0", func(x *a2aExchange) { x.whole["jsonrpc"] = "1.0" }, "9.3/jsonrpc"),
-		ofRPC("answers other requests", func(x *a2aExchange) { x.whole["id"] = "other" }, "9.3/id-text", "9.3/id-number",
+		ofRPC("answers other requests", func(x *a2aExchange) { x.whole["id"] = "other" }, "9.3/id-text",
+			"9.3/id-number",
 			"9.3/id-of-error", "9.5/stream-error"),
-		ofRPC("answers results with errors", func(x *a2aExchange) { x.whole["result"] = object{} }, "9.3/result-or-error"),
+		ofRPC("answers results with errors", func(x *a2aExchange) { x.whole["result"] = object{} },
+			"9.3/result-or-error"),
 		ofRPC("wraps tasks", func(x *a2aExchange) {
 			if x.op == "GetTask" && x.result != nil {
 				x.whole["result"] = object{"task": x.result}

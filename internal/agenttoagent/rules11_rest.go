@@ -27,7 +27,8 @@ var restChecks = checks{
 		c.ok(r)
 	}),
 	"11.1/accepts-json": onREST(func(c caller) {
-		r := c.rest("POST", "/message:send", atOnce(c.message("tck-input-required")), "Content-Type", "application/json")
+		r := c.rest("POST", "/message:send", atOnce(c.message("tck-input-required")), "Content-Type",
+			"application/json")
 		c.own(r.result, r.failed)
 		c.ok(r)
 	}),
@@ -112,7 +113,8 @@ var restChecks = checks{
 		c.ExpectEqual("error.code", r.Num("error.code"), r.Status)
 	}),
 	"11.6/status": onREST(func(c caller) {
-		c.ExpectEqual("error.status", c.do("GetTask", fields{"id": c.ID("no-such-task")}).Str("error.status"), "NOT_FOUND")
+		c.ExpectEqual("error.status", c.do("GetTask", fields{"id": c.ID("no-such-task")}).Str("error.status"),
+			"NOT_FOUND")
 		r := c.do("SendMessage", atOnce(c.message("tck-complete-task", fields{"parts": []fields{}})))
 		c.ExpectEqual("error.status", r.Str("error.status"), "INVALID_ARGUMENT")
 	}),

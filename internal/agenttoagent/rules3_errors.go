@@ -59,7 +59,8 @@ var errorChecks = checks{
 	"3.3.2/page-token": refusesQuery("pageToken", "no-such-token"),
 	"3.3.2/timestamp":  refusesQuery("statusTimestampAfter", "yesterday"),
 	"3.3.2/names-parameter": each(func(c caller) {
-		f := c.refuses("SendMessage", atOnce(c.message("tck-complete-task", fields{"parts": []fields{}})), invalidParams)
+		f := c.refuses("SendMessage", atOnce(c.message("tck-complete-task", fields{"parts": []fields{}})),
+			invalidParams)
 		c.holds("an error that names parts", strings.Contains(f.message+conformance.JSON(f.details), "parts"))
 	}),
 	"3.3.2/text": each(func(c caller) {
@@ -114,7 +115,8 @@ func (c caller) pushTask() fields {
 // Section 3.3.4: what the card does not offer.
 var capabilityChecks = checks{
 	"3.3.4/push-create": each(func(c caller) {
-		c.refuses("CreateTaskPushNotificationConfig", merge(c.pushTask(), fields{"url": "https://example.com/hook"}), noPush)
+		c.refuses("CreateTaskPushNotificationConfig", merge(c.pushTask(),
+			fields{"url": "https://example.com/hook"}), noPush)
 	}),
 	"3.3.4/push-get": each(func(c caller) { c.refuses("GetTaskPushNotificationConfig", c.pushTask(), noPush) }),
 	"3.3.4/push-list": each(func(c caller) {
@@ -136,7 +138,8 @@ var capabilityChecks = checks{
 	}),
 	"3.1.11/card": each(func(c caller) {
 		card := c.gets("GetExtendedAgentCard", fields{})
-		c.holds("a card with a name and interfaces", text(card, "name") != "" && len(list(card, "supportedInterfaces")) > 0)
+		c.holds("a card with a name and interfaces", text(card, "name") != "" && len(list(card,
+			"supportedInterfaces")) > 0)
 	}),
 	"13.3/extended-card-key": each(func(c caller) {
 		c.unauthorized(c.as(nobody).do("GetExtendedAgentCard", fields{}), "the extended card without a key")

@@ -52,7 +52,8 @@ var sendChecks = checks{
 		c.refuses("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": task["id"]})), unsupported)
 	}),
 	"3.1.1/unknown-task": each(func(c caller) {
-		c.refuses("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": c.ID("no-such-task")})), taskNotFound)
+		c.refuses("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": c.ID("no-such-task")})),
+			taskNotFound)
 	}),
 }
 
@@ -211,13 +212,15 @@ var historyChecks = checks{
 	}),
 	"3.2.4/list-limit": each(func(c caller) {
 		task := c.read(c.twoMessages())
-		for _, one := range list(c.gets("ListTasks", fields{"contextId": task["contextId"], "historyLength": 1}), "tasks") {
+		for _, one := range list(c.gets("ListTasks", fields{"contextId": task["contextId"], "historyLength": 1}),
+			"tasks") {
 			c.holds("at most one message", len(history(one)) <= 1)
 		}
 	}),
 	"3.2.4/list-none": each(func(c caller) {
 		task := c.read(c.twoMessages())
-		for _, one := range list(c.gets("ListTasks", fields{"contextId": task["contextId"], "historyLength": 0}), "tasks") {
+		for _, one := range list(c.gets("ListTasks", fields{"contextId": task["contextId"], "historyLength": 0}),
+			"tasks") {
 			c.holds("no history", len(history(one)) == 0)
 		}
 	}),
@@ -231,6 +234,7 @@ var historyChecks = checks{
 		c.ExpectEqual("messageId", first["messageId"], message["messageId"])
 		c.ExpectEqual("role", first["role"], "ROLE_USER")
 		parts, _ := first["parts"].([]any)
-		c.holds("the parts of the message", len(parts) == 1 && strings.Contains(text(parts[0].(fields), "text"), "conformance run"))
+		c.holds("the parts of the message", len(parts) == 1 && strings.Contains(text(parts[0].(fields), "text"),
+			"conformance run"))
 	}),
 }

@@ -93,7 +93,8 @@ var streamChecks = checks{
 			fields{"taskId": c.ID("no-such-task")})}, taskNotFound)
 	}),
 	"3.1.2/unsupported-media": each(func(c caller) {
-		c.refusesStream("SendStreamingMessage", fields{"message": c.message("tck-send-003", c.foreignPart())}, contentType)
+		c.refusesStream("SendStreamingMessage", fields{"message": c.message("tck-send-003", c.foreignPart())},
+			contentType)
 	}),
 	"3.1.2/validation": each(func(c caller) {
 		c.refusesStream("SendStreamingMessage", fields{"message": c.message("tck-stream-001", fields{"parts": nil})},

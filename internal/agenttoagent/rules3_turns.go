@@ -36,7 +36,8 @@ var turnChecks = checks{
 	"3.4.3/mismatch": each(func(c caller) {
 		task := c.openTask()
 		change := fields{"taskId": task["id"], "contextId": c.ID("other-context")}
-		c.anyRefusal(c.do("SendMessage", atOnce(c.message("tck-complete-task", change))), "a message of another context")
+		c.anyRefusal(c.do("SendMessage", atOnce(c.message("tck-complete-task", change))),
+			"a message of another context")
 	}),
 	"3.4.3/match": each(func(c caller) {
 		task := c.openTask()
@@ -54,7 +55,8 @@ var turnChecks = checks{
 	"3.4.3/continues": each(func(c caller) {
 		task := c.openTask()
 		id := text(task, "id")
-		c.gets("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": id, "contextId": task["contextId"]})))
+		c.gets("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": id,
+			"contextId": task["contextId"]})))
 		c.ExpectEqual("state", stateOf(c.awaitEnd(id)), completed)
 	}),
 	"3.7/question": each(func(c caller) {

@@ -31,10 +31,13 @@ func (c caller) partOf(task fields, content string) fields {
 
 // Sections 4.1, 4.2 and 5.5 to 5.7: data.
 var modelChecks = checks{
-	"4.1.1/id":        each(func(c caller) { c.holds("an id", text(c.openTask(), "id") != "") }),
-	"4.1.1/status":    each(func(c caller) { c.holds("a status", object(c.openTask(), "status") != nil) }),
-	"4.1.2/state":     each(func(c caller) { c.holds("a state", stateOf(c.openTask()) != "") }),
-	"4.1.3/values":    each(func(c caller) { c.holds("a known state", slices.Contains(allStates, stateOf(c.openTask()))) }),
+	"4.1.1/id":     each(func(c caller) { c.holds("an id", text(c.openTask(), "id") != "") }),
+	"4.1.1/status": each(func(c caller) { c.holds("a status", object(c.openTask(), "status") != nil) }),
+	"4.1.2/state":  each(func(c caller) { c.holds("a state", stateOf(c.openTask()) != "") }),
+	"4.1.3/values": each(func(c caller) {
+		c.holds("a known state", slices.Contains(allStates,
+			stateOf(c.openTask())))
+	}),
 	"4.1.3/canceled":  each(func(c caller) { c.ExpectEqual("state", stateOf(c.canceledTask()), canceled) }),
 	"4.1.3/completed": each(func(c caller) { c.ExpectEqual("state", stateOf(c.done("tck-complete-task")), completed) }),
 	"4.1.3/working": each(func(c caller) {

@@ -77,7 +77,8 @@ var equivalenceChecks = checks{
 	}),
 	"5.4/unsupported-operation": each(func(c caller) {
 		task := c.canceledTask()
-		c.exactly(c.do("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": task["id"]}))), unsupported)
+		c.exactly(c.do("SendMessage", atOnce(c.message("tck-complete-task", fields{"taskId": task["id"]}))),
+			unsupported)
 	}),
 	"5.4/content-type": each(func(c caller) {
 		c.exactly(c.do("SendMessage", atOnce(c.message("tck-send-003", c.foreignPart()))), contentType)

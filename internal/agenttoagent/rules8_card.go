@@ -130,7 +130,8 @@ var cardChecks = checks{
 	"4.5.2/api-key": eachScheme(func(t *Trial, scheme fields) {
 		if s := object(scheme, "apiKeySecurityScheme"); s != nil {
 			texts("name")(t, s)
-			t.holds("query, header or cookie", slices.Contains([]string{"query", "header", "cookie"}, text(s, "location")))
+			t.holds("query, header or cookie", slices.Contains([]string{"query", "header", "cookie"}, text(s,
+				"location")))
 		}
 	}),
 	"4.5.3/http": eachScheme(func(t *Trial, scheme fields) {
@@ -168,7 +169,8 @@ var cardChecks = checks{
 		if err == nil {
 			err = json.Unmarshal(raw, &header)
 		}
-		t.holds("a protected header with alg and kid", err == nil && text(header, "alg") != "" && text(header, "kid") != "")
+		t.holds("a protected header with alg and kid", err == nil && text(header, "alg") != "" && text(header,
+			"kid") != "")
 	}),
 	"8.6.1/max-age": func(t *Trial) {
 		t.holds("Cache-Control with max-age", strings.Contains(t.ask().Header.Get("Cache-Control"), "max-age="))

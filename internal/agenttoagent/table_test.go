@@ -12,7 +12,8 @@ import (
 
 var (
 	ruleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$`)
-	needs  = []string{needStreaming, needNoStreaming, needNoPush, needNoExtended, needExtended, needRPC, needREST, needKey,
+	needs  = []string{needStreaming, needNoStreaming, needNoPush, needNoExtended, needExtended, needRPC, needREST,
+		needKey,
 		needSecondKey, needWorker, needPicket, needRequiredExt}
 )
 
@@ -60,7 +61,8 @@ func TestTheDocumentCountsItsRules(t *testing.T) {
 			silent++
 		}
 	}
-	if counts := fmt.Sprintf("Of %d rules, %d are never run", len(Rules()), silent); !strings.Contains(docs.A2A, counts) {
+	if counts := fmt.Sprintf("Of %d rules, %d are never run", len(Rules()), silent); !strings.Contains(docs.A2A,
+		counts) {
 		t.Errorf("the document does not say: %s", counts)
 	}
 }

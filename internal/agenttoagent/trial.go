@@ -169,7 +169,8 @@ func (c caller) awaitState(id string, states ...string) fields {
 		if slices.Contains(states, stateOf(task)) {
 			return task
 		}
-		c.Assert(time.Now().Before(end), c.Last, "a task that is %s within %s", strings.Join(states, " or "), c.s.cfg.Slack)
+		c.Assert(time.Now().Before(end), c.Last, "a task that is %s within %s", strings.Join(states, " or "),
+			c.s.cfg.Slack)
 	}
 }
 

@@ -128,7 +128,7 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with a server, and executes picket
 	"internal/agenttoagent": {"docs", "picket", "internal/conformance", "internal/scriptedworker", "internal/sse",
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
-	"internal/scriptedworker": {"picket", "adapter", "client"}, // an example of a worker, which package agenttoagent needs
+	"internal/scriptedworker": {"picket", "adapter", "client"}, // a worker without a model
 	"internal/frozen":         nil,                             // golden files of all that others can observe
 	"internal/e2e":            nil,                             // tests of the binary alone
 	"internal/rig":            anyImport,

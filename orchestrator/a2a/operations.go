@@ -243,8 +243,8 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one that
-// does not exist.
+// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one
+// that does not exist.
 func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 	if picket.CheckID("id", "task", id) != nil {
 		if x.pool == nil || id == "" {

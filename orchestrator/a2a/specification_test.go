@@ -44,7 +44,8 @@ func (f *fixture) ask(key, method, path, body string, headers ...string) (int, h
 // rpc calls a method of JSON-RPC, and answers the body.
 func (f *fixture) rpc(key, method, params string, headers ...string) string {
 	f.t.Helper()
-	_, _, body := f.ask(key, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`, headers...)
+	_, _, body := f.ask(key, "POST", "/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`,
+		headers...)
 	return body
 }
 
