@@ -157,6 +157,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	}
 	spec := pool.Task
 	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
+	if err := x.checkTakesTasks(); err != nil {
+		return picket.Task{}, err
+	}
 	spec.Client = &picket.ClientTask{
 		Role:      pool.Role,
 		ContextID: contextID,
@@ -167,6 +170,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
 	}
+	if x.instance != nil {
+		spec.Client.AgentID, spec.Client.Incarnation = x.instance.AgentID, x.instance.Incarnation
+	}
 	if x.isPeer() {
 		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
 	}
@@ -176,7 +182,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	case s.taskID != "":
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a task", pool.Role, s.taskID)
 	case s.messageID != "":
-		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID)
+		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	return x.engine.Submit(ctx, by, spec)
 }
@@ -268,7 +274,8 @@ func (x *exchange) maySee(t picket.Task) bool {
 	if x.isPeer() {
 		mine = t.Parent != nil && *t.Parent == x.held.TaskID
 	}
-	return mine && t.Client != nil && (x.pool == nil || x.pool.Role == t.Client.Role)
+	here := x.pool == nil || t.Client != nil && x.pool.Role == t.Client.Role
+	return mine && t.Client != nil && here && (x.instance == nil || x.instance.AgentID == t.Client.AgentID)
 }
 
 // getTask shows a task.
@@ -341,6 +348,9 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	}
 	if x.pool != nil {
 		q.Role = x.pool.Role
+	}
+	if x.instance != nil {
+		q.AgentID = x.instance.AgentID
 	}
 	if req.StatusTimestampAfter != nil {
 		q.Since = picket.Instant(req.StatusTimestampAfter.UnixMilli())
