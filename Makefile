@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc a2adoc soak agents conformance-mcp fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -156,6 +156,9 @@ importdoc: # the import table in docs/architecture.md from internal/rig/imports_
 
 policydoc: # the table of forbidden fields in docs/operations/wake-policies.md from orchestrator/heartbeat/authority.go
 	$(GO) test ./orchestrator/heartbeat -run TestTheDocumentShowsWhatIsForbidden -update
+
+a2adoc: # the table of messages in docs/reference/a2a.md from internal/scriptedworker/script.go
+	$(GO) test ./internal/scriptedworker -run TestTheDocumentShowsTheScript -update
 
 clean: ## remove what was built
 	rm -rf bin out

@@ -18,3 +18,8 @@ var RFC16 string
 //
 //go:embed reference/heartbeat.md
 var Heartbeat string
+
+// A2A is reference/a2a.md: every rule of the suite of A2A. A conformance run has a check for each.
+//
+//go:embed reference/a2a.md
+var A2A string

@@ -1,5 +1,6 @@
 // Picket-conformance holds a server against the rules of a document: any server that speaks
-// RFC-0016, and one with the wake policies of Agent Heartbeat. `picket conformance` executes it.
+// RFC-0016, one with the wake policies of Agent Heartbeat, and the endpoint of any agent that speaks
+// A2A. `picket conformance` executes it.
 package main
 
 import (

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -22,6 +23,8 @@ const (
 	Owner       KeyName = "AGENT_KEY"
 	Stranger    KeyName = "OTHER_KEY"
 	Operator    KeyName = "OPERATOR_KEY"
+	Client      KeyName = "CLIENT_KEY"
+	OtherClient KeyName = "OTHER_CLIENT_KEY"
 	Reviewer    KeyName = "REVIEWER_KEY"
 	Admin       KeyName = "ADMIN_KEY"
 	UnknownKey  KeyName = "UNKNOWN_KEY"
@@ -41,28 +44,39 @@ type Request struct {
 	URL     string
 	Body    any
 	Headers []string // name, value, …
+	// KeyHeader takes the key; Authorization takes it as a bearer. Defaults to X-API-Key.
+	KeyHeader string
 }
 
 // Do sends a request. An answer without Err is a whole one.
 func (s *Server) Do(ctx context.Context, r Request) *Answer {
-	a := &Answer{Curl: r.commandLine()}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	a, body := s.Open(ctx, r)
+	if a.Err != nil {
+		return a
+	}
+	a.ReadFrom(body)
+	return a
+}
+
+// Open sends a request whose answer is a stream: the answer has its status and header, and body has the rest, which
+// must be closed. body is nil if the answer has an error. The request ends with ctx.
+func (s *Server) Open(ctx context.Context, r Request) (a *Answer, body io.ReadCloser) {
+	a = &Answer{Curl: r.commandLine()}
 	content := encode(r.Body)
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(content))
 	if err != nil {
 		a.Err = err
-		return a
+		return a, nil
 	}
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	switch r.By {
-	case Nobody:
-	case LeaseHolder:
-		req.Header.Set("Authorization", "Bearer "+r.Secret)
-	default:
-		req.Header.Set("X-API-Key", r.Secret)
+	if header := r.keyHeader(); header == "Authorization" {
+		req.Header.Set(header, "Bearer "+r.Secret)
+	} else if header != "" {
+		req.Header.Set(header, r.Secret)
 	}
 	for i := 0; i+1 < len(r.Headers); i += 2 {
 		req.Header.Set(r.Headers[i], r.Headers[i+1])
@@ -70,14 +84,29 @@ func (s *Server) Do(ctx context.Context, r Request) *Answer {
 	res, err := s.HTTP.Do(req)
 	if err != nil {
 		a.Err = err
-		return a
+		return a, nil
 	}
-	defer res.Body.Close()
 	a.Status, a.Header = res.StatusCode, res.Header
-	if a.Raw, a.Err = io.ReadAll(io.LimitReader(res.Body, maxAnswer)); a.Err == nil {
+	return a, res.Body
+}
+
+// ReadFrom reads the rest of an answer, and closes it.
+func (a *Answer) ReadFrom(body io.ReadCloser) {
+	defer body.Close()
+	if a.Raw, a.Err = io.ReadAll(io.LimitReader(body, maxAnswer)); a.Err == nil {
 		a.decode()
 	}
-	return a
+}
+
+// keyHeader is the header that takes the key; empty: the request has none.
+func (r Request) keyHeader() string {
+	switch {
+	case r.By == Nobody:
+		return ""
+	case r.By == LeaseHolder:
+		return "Authorization"
+	}
+	return cmp.Or(r.KeyHeader, "X-API-Key")
 }
 
 // commandLine is the request for a shell, its key as a variable.
@@ -86,12 +115,10 @@ func (r Request) commandLine() string {
 	for _, argument := range unixsocket.CurlArguments(r.URL) {
 		line = append(line, quoted(argument))
 	}
-	switch r.By {
-	case Nobody:
-	case LeaseHolder:
+	if header := r.keyHeader(); header == "Authorization" {
 		line = append(line, `-H "Authorization: Bearer $`+string(r.By)+`"`)
-	default:
-		line = append(line, `-H "X-API-Key: $`+string(r.By)+`"`)
+	} else if header != "" {
+		line = append(line, `-H "`+header+`: $`+string(r.By)+`"`)
 	}
 	for i := 0; i+1 < len(r.Headers); i += 2 {
 		line = append(line, "-H "+quoted(r.Headers[i]+": "+r.Headers[i+1]))

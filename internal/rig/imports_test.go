@@ -126,23 +126,27 @@ var mayImport = map[string][]string{
 	"internal/rfc16": {"docs", "internal/conformance"}, // speaks HTTP with any server
 	"internal/agentheartbeat": {"docs", "internal/conformance", "github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with a server, and executes picket
-	"internal/frozen":       nil, // golden files of all that others can observe
-	"internal/e2e":          nil, // tests of the binary alone
-	"internal/rig":          anyImport,
-	"internal/rig/contract": {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
-	"internal/rig/moves":    {"picket"}, // the legal moves, against which everything is tested
-	"internal/rig/cleanup":  nil,        // what a test program leaves behind
-	"internal/rig/proctest": {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
-	"cmd/picket":            anyImport,
-	"cmd/picket/cli/exit":   {"picket"},
+	"internal/agenttoagent": {"docs", "picket", "internal/conformance", "internal/scriptedworker", "internal/sse",
+		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
+	"internal/scriptedworker": {"picket", "adapter", "client"}, // a worker without a model
+	"internal/frozen":         nil,                             // golden files of all that others can observe
+	"internal/e2e":            nil,                             // tests of the binary alone
+	"internal/rig":            anyImport,
+	"internal/rig/contract":   {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
+	"internal/rig/moves":      {"picket"}, // the legal moves, against which everything is tested
+	"internal/rig/cleanup":    nil,        // what a test program leaves behind
+	"internal/rig/proctest":   {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
+	"cmd/picket":              anyImport,
+	"cmd/picket/cli/exit":     {"picket"},
 	"cmd/picket/settings": {"picket", "budget", "adapter/agents", "adapter/workspace", "adapter/process",
 		"cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/devredis", "internal/outbound", "internal/text",
 		"internal/unixsocket", "internal/web",
 		"github.com/spf13/cobra",
 		"github.com/redis/go-redis/v9/...", "github.com/goccy/go-yaml/...", "github.com/go-json-experiment/json/..."},
+	"cmd/scripted-worker":    {"picket", "internal/scriptedworker"},
 	"cmd/picket-conformance": {"cmd/picket-conformance/command"},
-	"cmd/picket-conformance/command": {"internal/text", "picket", "internal/agentheartbeat", "internal/conformance",
-		"internal/rfc16",
+	"cmd/picket-conformance/command": {"internal/text", "picket", "internal/agentheartbeat", "internal/agenttoagent",
+		"internal/conformance", "internal/rfc16",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/cli": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/workspace",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -34,7 +35,7 @@ var rpcMethods = map[string]rpcMethod{
 	"SendMessage":          {call: calls(sendResult)},
 	"SendStreamingMessage": {stream: streams((*exchange).sendStreaming)},
 	"GetTask":              {call: calls((*exchange).getTask)},
-	"ListTasks":            {call: calls((*exchange).listTasks)},
+	"ListTasks":            {call: calls(listPage)},
 	"CancelTask":           {call: calls((*exchange).cancelTask)},
 	"SubscribeToTask":      {stream: streams((*exchange).subscribe)},
 
@@ -55,6 +56,23 @@ func pushUnsupported(context.Context, *exchange, []byte) (any, error) {
 func sendResult(x *exchange, ctx context.Context, req *protocol.SendMessageRequest) (protocol.StreamResponse, error) {
 	result, err := x.sendMessage(ctx, req)
 	return protocol.StreamResponse{Event: result}, err
+}
+
+// listParams are the params of ListTasks. Its PageSize tells 0 from an absent one.
+type listParams struct {
+	protocol.ListTasksRequest
+	PageSize *int `json:"pageSize"`
+}
+
+// listPage lists tasks. A page of none cannot be asked for.
+func listPage(x *exchange, ctx context.Context, p *listParams) (*protocol.ListTasksResponse, error) {
+	if p.PageSize != nil {
+		if err := checkPageSize(*p.PageSize); err != nil {
+			return nil, err
+		}
+		p.ListTasksRequest.PageSize = *p.PageSize
+	}
+	return x.listTasks(ctx, &p.ListTasksRequest)
 }
 
 // calls decodes the params of an operation.
@@ -207,13 +225,16 @@ func (x *exchange) rpcFailure(id stdjson.RawMessage, err error) error {
 	return x.JSON(http.StatusOK, rpcError(id, err))
 }
 
+// supportedVersion is this version of the protocol, with any patch number, which does not count.
+var supportedVersion = regexp.MustCompile(`^` + regexp.QuoteMeta(string(protocol.Version)) + `(\.[0-9]+)?$`)
+
 // checkVersion refuses other versions of the protocol. A client that names none is answered in this one.
 func (x *exchange) checkVersion() error {
 	got := x.Request().Header.Get(protocol.SvcParamVersion)
 	if got == "" {
 		got = x.QueryParam(protocol.SvcParamVersion)
 	}
-	if got == "" || got == string(protocol.Version) {
+	if got == "" || supportedVersion.MatchString(got) {
 		return nil
 	}
 	return protocol.NewError(protocol.ErrVersionNotSupported,

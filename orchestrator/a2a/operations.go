@@ -249,7 +249,8 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint. Any other task is not found.
+// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one
+// that does not exist.
 func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 	if picket.CheckID("id", "task", id) != nil {
 		if x.pool == nil || id == "" {
@@ -258,7 +259,7 @@ func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 		id = orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id)
 	}
 	t, err := x.engine.Task(ctx, id)
-	if err == nil && !x.maySee(t) {
+	if errors.Is(err, picket.CodeNotFound) || err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound
 	}
 	if err == nil {
@@ -335,9 +336,6 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 
 // listTasks pages through the tasks that the caller may see at this endpoint.
 func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest) (*protocol.ListTasksResponse, error) {
-	if req.PageSize < 0 || req.PageSize > maxListed {
-		return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", req.PageSize)
-	}
 	if err := checkHistoryLength(req.HistoryLength); err != nil {
 		return nil, err
 	}
@@ -375,6 +373,13 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 		answer.Tasks = append(answer.Tasks, view)
 	}
 	return answer, nil
+}
+
+func checkPageSize(n int) error {
+	if n < 1 || n > maxListed {
+		return picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", n)
+	}
+	return nil
 }
 
 // listed is a task as a list shows it: without artifacts and history, unless they are asked for.

@@ -18,8 +18,11 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
+// protocolJSON is the media type that the specification has for the HTTP+JSON binding.
+const protocolJSON = "application/a2a+json"
+
 // restContentTypes are what the HTTP+JSON binding takes.
-var restContentTypes = []string{echo.MIMEApplicationJSON, "application/a2a+json"}
+var restContentTypes = []string{echo.MIMEApplicationJSON, protocolJSON}
 
 // restCall is a request of the HTTP+JSON binding: exactly one of answer and stream is set.
 type restCall struct {
@@ -54,7 +57,7 @@ func serveREST(x *exchange) error {
 		if err != nil {
 			return x.restFailure(err)
 		}
-		return x.JSON(http.StatusOK, result)
+		return x.restJSON(http.StatusOK, result)
 	}
 	s, err := call.stream(ctx)
 	if err != nil {
@@ -163,8 +166,8 @@ func listRequest(q url.Values) (*protocol.ListTasksRequest, error) {
 		return nil, err
 	}
 	if size != nil {
-		if *size == 0 {
-			return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is 0")
+		if err := checkPageSize(*size); err != nil {
+			return nil, err
 		}
 		req.PageSize = *size
 	}
@@ -210,5 +213,20 @@ func (x *exchange) restFailure(err error) error {
 	if f.retry > 0 {
 		x.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
 	}
-	return x.JSON(f.status, f.body())
+	return x.restJSON(f.status, f.body())
+}
+
+// restJSON answers JSON of the HTTP+JSON binding, under its own media type. A client that asks for other types alone
+// gets plain JSON: the official Go library reads no errors of another type.
+func (x *exchange) restJSON(status int, answer any) error {
+	raw, err := stdjson.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	kind := protocolJSON
+	if r := x.Request(); r.Header.Get(echo.HeaderAccept) != "" && !web.Accepts(r, protocolJSON) &&
+		!web.Accepts(r, "application/*") && !web.Accepts(r, "*/*") {
+		kind = echo.MIMEApplicationJSON
+	}
+	return x.Blob(status, kind, raw)
 }

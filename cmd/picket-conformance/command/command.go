@@ -21,6 +21,7 @@ import (
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/agentheartbeat"
+	"github.com/picket-dev/picket/internal/agenttoagent"
 	"github.com/picket-dev/picket/internal/conformance"
 	"github.com/picket-dev/picket/internal/rfc16"
 	"github.com/picket-dev/picket/internal/text"
@@ -36,7 +37,7 @@ func Main(args []string) int {
 	root.PersistentFlags().String("url", "", "talk to the server at this URL")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
 	root.AddCommand(cli.CommandGroup("conformance", "Check a server against a published protocol, rule by rule",
-		newConformanceRFC16(), newConformanceHeartbeat()))
+		newConformanceRFC16(), newConformanceHeartbeat(), newConformanceA2A()))
 	cli.UnwrapHelp(root)
 	line := append([]string{"conformance"}, args...)
 	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
@@ -123,10 +124,15 @@ func conformanceError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, rfc16.ErrUnknownKey), errors.Is(err, agentheartbeat.ErrUnknownKey):
+	case errors.Is(err, rfc16.ErrUnknownKey), errors.Is(err, agentheartbeat.ErrUnknownKey),
+		errors.Is(err, agenttoagent.ErrUnknownKey):
 		return picket.Refuse(picket.CodeUnauthenticated, "Pass one it knows: --key @FILE.", "%v", err)
 	case errors.Is(err, rfc16.ErrNoRegistry), errors.Is(err, agentheartbeat.ErrNoPolicies):
 		return picket.Refuse(picket.CodeNotFound, "Check the URL: it is the server's own, without /api/v1.", "%v", err)
+	}
+	if errors.Is(err, agenttoagent.ErrNoCard) || errors.Is(err, agenttoagent.ErrNoBinding) {
+		return picket.Refuse(picket.CodeNotFound, "Check the URL: the card is below it, such as http://host/agents/ROLE.",
+			"%v", err)
 	}
 	if errors.Is(err, agentheartbeat.ErrNotOperator) {
 		return picket.Refuse(picket.CodeForbidden, "Pass one of an operator: --key @FILE.", "%v", err)

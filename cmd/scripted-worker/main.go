@@ -1,0 +1,56 @@
+// Scripted-worker is an example of a worker. It leases the tasks of a pool, and does with each what the id of the
+// message of its client asks for, as the public test kit of A2A expects of an agent. It calls no language model.
+//
+//	scripted-worker --url http://127.0.0.1:7070 --role coder --key @worker.key
+//
+// docs/reference/a2a.md lists what it does for which messages.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/scriptedworker"
+)
+
+func main() {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg := scriptedworker.Config{Log: log}
+	key := flag.String("key", os.Getenv("PICKET_API_KEY"), "a key with scope agent, or @FILE (default: PICKET_API_KEY)")
+	flag.StringVar(&cfg.URL, "url", "http://127.0.0.1:7070", "the server, without a path")
+	flag.StringVar(&cfg.Role, "role", "", "the role of the pool")
+	flag.StringVar(&cfg.AgentID, "agent-id", "", "the name of the worker (default scripted-worker)")
+	flag.DurationVar(&cfg.Delay, "delay", 2*time.Second, "how long it works on tasks whose work must be seen")
+	flag.Parse()
+	secret, err := keyOf(*key)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scripted-worker:", err)
+		os.Exit(2)
+	}
+	cfg.Key = secret
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := scriptedworker.Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "scripted-worker:", err)
+		os.Exit(1)
+	}
+}
+
+// keyOf is a key as it stands on the command line, or in the file that is named there.
+func keyOf(flag string) (picket.Secret, error) {
+	path, inFile := strings.CutPrefix(flag, "@")
+	if !inFile {
+		return picket.Secret(flag), nil
+	}
+	raw, err := os.ReadFile(path)
+	return picket.Secret(strings.TrimSpace(string(raw))), err
+}
