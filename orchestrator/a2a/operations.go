@@ -242,7 +242,8 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint. Any other task is not found.
+// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one that
+// does not exist.
 func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 	if picket.CheckID("id", "task", id) != nil {
 		if x.pool == nil || id == "" {
@@ -251,7 +252,7 @@ func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
 		id = orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id)
 	}
 	t, err := x.engine.Task(ctx, id)
-	if err == nil && !x.maySee(t) {
+	if errors.Is(err, picket.CodeNotFound) || err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound
 	}
 	if err == nil {

@@ -1,0 +1,70 @@
+package a2a_test
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+)
+
+// rpc calls a method at the endpoint of the pool builder, and returns the answer.
+func (f *fixture) rpc(t *testing.T, key, method string, params any) string {
+	t.Helper()
+	body, err := stdjson.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	must(t, err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/agents/builder/a2a",
+		bytes.NewReader(body))
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := f.http.Do(req)
+	must(t, err)
+	said, err := io.ReadAll(res.Body)
+	must(t, err)
+	must(t, res.Body.Close())
+	return string(said)
+}
+
+// submitted is a task that the client has sent to the pool builder.
+func (f *fixture) submitted(t *testing.T) protocol.TaskID {
+	t.Helper()
+	c := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+	return sendTo(t, c, atOnce(send("work"))).ID
+}
+
+// A client gets the same answer about the task of another client as about a task that does not exist.
+func TestATaskOfAnotherClientDoesNotExist(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id := string(f.submitted(t))
+		none := "task_" + strings.Repeat("0", 26)
+		message := func(id string) map[string]any {
+			return map[string]any{"message": map[string]any{"role": "ROLE_USER", "messageId": "m", "taskId": id,
+				"parts": []any{map[string]any{"text": "hello"}}}}
+		}
+		byID := func(id string) map[string]any { return map[string]any{"id": id} }
+		for method, params := range map[string]func(string) map[string]any{
+			"GetTask": byID, "CancelTask": byID, "SubscribeToTask": byID,
+			"SendMessage": message, "SendStreamingMessage": message,
+		} {
+			is, isNot := f.rpc(t, f.other, method, params(id)), f.rpc(t, f.other, method, params(none))
+			if is != isNot {
+				t.Errorf("%s tells %s from %s", method, is, isNot)
+			}
+		}
+		for _, path := range []string{"/tasks/TASK", "/tasks/TASK:subscribe"} {
+			at := "/agents/builder/a2a" + path
+			_, is := f.get(t, strings.ReplaceAll(at, "TASK", id), f.other, nil)
+			_, isNot := f.get(t, strings.ReplaceAll(at, "TASK", none), f.other, nil)
+			if is != isNot {
+				t.Errorf("GET %s tells %s from %s", path, is, isNot)
+			}
+		}
+		if shown := f.rpc(t, f.client, "GetTask", byID(id)); !strings.Contains(shown, `"state":"TASK_STATE_SUBMITTED"`) {
+			t.Errorf("its own client gets %s", shown)
+		}
+	})
+}
