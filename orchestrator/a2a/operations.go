@@ -316,7 +316,7 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 	if x.isPeer() {
 		return nil, unsupported("a subtask is cancelled with its parent, or by a person")
 	}
-	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, "cancelled by the client")
+	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, cancelReason)
 	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
 		return nil, protocol.NewError(protocol.ErrTaskNotCancelable, "the task has ended already")
 	}

@@ -68,3 +68,24 @@ func TestATaskOfAnotherClientDoesNotExist(t *testing.T) {
 		}
 	})
 }
+
+// A client learns that an operator has cancelled its task, and not why.
+func TestTheReasonOfAnOperatorIsPrivate(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id := f.submitted(t)
+		own := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+		events := follow(t, own.SubscribeToTask(t.Context(), &protocol.SubscribeToTaskRequest{ID: id}))
+		next(t, events)
+		_, err := f.Cancel(t.Context(), operator, string(id), "see /srv/private")
+		must(t, err)
+		wantUpdate(t, events, protocol.TaskStateCanceled)
+		shown := f.rpc(t, f.client, "GetTask", map[string]any{"id": id})
+		if strings.Contains(shown, "private") || !strings.Contains(shown, "The task was cancelled.") {
+			t.Errorf("the client gets %s", shown)
+		}
+		again := f.rpc(t, f.client, "CancelTask", map[string]any{"id": id})
+		if strings.Contains(again, "private") || strings.Contains(again, operator.Actor) {
+			t.Errorf("the client that cancels it again gets %s", again)
+		}
+	})
+}

@@ -96,7 +96,11 @@ func metadataOf(t picket.Task) taskMetadata {
 	return m
 }
 
-// statusParts are what the agent, or the reviewer, says about the state of a task.
+// cancelReason is the reason of a cancellation by the client.
+const cancelReason = "cancelled by the client"
+
+// statusParts are what the agent, or the reviewer, says about the state of a task. The reason of an operator who has
+// cancelled it is for other operators.
 func statusParts(t picket.Task) protocol.ContentParts {
 	said := ""
 	switch t.State {
@@ -110,8 +114,12 @@ func statusParts(t picket.Task) protocol.ContentParts {
 		if t.Review != nil {
 			said = t.Review.Note
 		}
-	case picket.TaskFailed, picket.TaskCancelled:
+	case picket.TaskFailed:
 		said = t.Reason
+	case picket.TaskCancelled:
+		if said = "The task was cancelled."; t.Reason == cancelReason {
+			said = t.Reason
+		}
 	}
 	if said == "" {
 		return nil
