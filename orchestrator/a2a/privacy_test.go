@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket"
 )
 
 // rpc calls a method at the endpoint of the pool builder, and returns the answer.
@@ -86,6 +88,28 @@ func TestTheReasonOfAnOperatorIsPrivate(t *testing.T) {
 		again := f.rpc(t, f.client, "CancelTask", map[string]any{"id": id})
 		if strings.Contains(again, "private") || strings.Contains(again, operator.Actor) {
 			t.Errorf("the client that cancels it again gets %s", again)
+		}
+	})
+}
+
+// A client reads what the agent of its task says to those who follow the task. What the agent says to other agents is
+// not for it.
+func TestMessagesBetweenAgentsArePrivate(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, err := f.Register(t.Context(), operator, picket.Registration{AgentID: "colleague", RoleID: "tester"})
+		must(t, err)
+		id := f.submitted(t)
+		held := f.lease(t)
+		part, err := f.Delegate(t.Context(), held, "", picket.Subtask{Title: "a part", Role: "tester"})
+		must(t, err)
+		for to, body := range map[string]string{"": "half done", "colleague": "a secret", part.TaskID: "a secret"} {
+			_, err = f.SendMessage(t.Context(), held, "", picket.AgentMessage{To: to,
+				MessageRequest: picket.MessageRequest{Body: body}})
+			must(t, err)
+		}
+		shown := f.rpc(t, f.client, "GetTask", map[string]any{"id": id})
+		if strings.Contains(shown, "a secret") || !strings.Contains(shown, "half done") {
+			t.Errorf("the client gets %s", shown)
 		}
 	})
 }

@@ -228,8 +228,9 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 	ofPeer := t.Parent != nil && m.From.TaskID == *t.Parent
 	if m.From.Kind == picket.SenderAgent && !ofPeer {
-		if m.From.TaskID != t.TaskID {
-			return nil
+		toParent := t.Parent != nil && m.To == *t.Parent
+		if m.From.TaskID != t.TaskID || m.To != t.TaskID && !toParent {
+			return nil // of or to another agent
 		}
 		parts := partsOf(m.Data)
 		if m.Body != "" {
