@@ -42,8 +42,8 @@ var rpcMethods = map[string]rpcMethod{
 	"GetTaskPushNotificationConfig":    {call: pushUnsupported},
 	"ListTaskPushNotificationConfigs":  {call: pushUnsupported},
 	"DeleteTaskPushNotificationConfig": {call: pushUnsupported},
-	"GetExtendedAgentCard": {call: func(_ context.Context, x *exchange, _ []byte) (any, error) {
-		return x.extendedCard()
+	"GetExtendedAgentCard": {call: func(ctx context.Context, x *exchange, _ []byte) (any, error) {
+		return x.extendedCard(ctx)
 	}},
 }
 

@@ -331,7 +331,7 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	if req.PageSize < 0 || req.PageSize > maxListed {
 		return nil, picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", req.PageSize)
 	}
-	if err := checkHistoryLength(req.HistoryLength); err != nil {
+	if err := cmp.Or(checkHistoryLength(req.HistoryLength), x.checkLease(ctx)); err != nil {
 		return nil, err
 	}
 	q := picket.ClientTaskQuery{ContextID: req.ContextID, Limit: req.PageSize, Cursor: req.PageToken}

@@ -109,6 +109,16 @@ func (x *exchange) checkPeer(ctx context.Context, taskID string) error {
 	return err
 }
 
+// checkLease refuses a peer whose lease does not hold any more. Operations that read more than one task, or none, need
+// it.
+func (x *exchange) checkLease(ctx context.Context) error {
+	if !x.isPeer() {
+		return nil
+	}
+	_, err := x.engine.AgentContext(ctx, x.held)
+	return err
+}
+
 // tellPeer sends a message of the peer to a subtask that works.
 func (x *exchange) tellPeer(ctx context.Context, t picket.Task, requestKey string, m picket.MessageRequest) error {
 	_, err := x.engine.SendMessage(ctx, x.held, requestKey, picket.AgentMessage{To: t.TaskID, MessageRequest: m})

@@ -107,6 +107,13 @@ func TestAPeerCallIsASubtask(t *testing.T) {
 		if ev := next(t, events); ev != nil {
 			t.Errorf("after the end of the run: %+v", ev)
 		}
+		for _, path := range []string{"/a2a/tasks", "/a2a/health", "/a2a/extendedAgentCard",
+			"/.well-known/agent-card.json"} {
+			res, body := f.get(t, "/agents/builder"+path, "", http.Header{"Authorization": {"Bearer " + token}})
+			if res.StatusCode != http.StatusPreconditionFailed {
+				t.Errorf("GET %s with a superseded lease: %d %s", path, res.StatusCode, body)
+			}
+		}
 		for _, err := range []error{
 			second(peer.GetTask(t.Context(), &protocol.GetTaskRequest{ID: task.ID})),
 			second(peer.SendMessage(t.Context(), atOnce(send("too late")))),

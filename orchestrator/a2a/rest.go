@@ -81,7 +81,7 @@ func (x *exchange) restCall(path string) (restCall, error) {
 	case method == http.MethodGet && path == "health":
 		return restCall{answer: func(ctx context.Context) (any, error) { return x.health(ctx) }}, nil
 	case method == http.MethodGet && path == "extendedAgentCard":
-		return restCall{answer: func(context.Context) (any, error) { return x.extendedCard() }}, nil
+		return restCall{answer: func(ctx context.Context) (any, error) { return x.extendedCard(ctx) }}, nil
 	case strings.HasPrefix(path, "tasks/"):
 		return x.restTaskCall(method, strings.TrimPrefix(path, "tasks/"))
 	}
