@@ -177,7 +177,12 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	case s.messageID != "":
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID)
 	}
-	return x.engine.Submit(ctx, by, spec)
+	t, err := x.engine.Submit(ctx, by, spec)
+	if errors.Is(err, picket.CodeBudgetExceeded) { // without the sums of the installation
+		err = picket.Refuse(picket.CodeBudgetExceeded, "Send the message again later.",
+			"there is no money for the task at present").WithCause(err)
+	}
+	return t, err
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read.

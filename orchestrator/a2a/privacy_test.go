@@ -11,6 +11,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // rpc calls a method at the endpoint of the pool builder, and returns the answer.
@@ -110,6 +111,31 @@ func TestMessagesBetweenAgentsArePrivate(t *testing.T) {
 		shown := f.rpc(t, f.client, "GetTask", map[string]any{"id": id})
 		if strings.Contains(shown, "a secret") || !strings.Contains(shown, "half done") {
 			t.Errorf("the client gets %s", shown)
+		}
+	})
+}
+
+// A client learns that there is no money for its task, and not what the installation has spent.
+func TestTheBudgetOfTheDayIsPrivate(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.store.SetBudgets(&budget.Envelope{Tokens: 10, USD: 12_345}, nil)
+		const at = "/agents/builder/a2a/tasks"
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+at, strings.NewReader(`{"title":"x"}`))
+		must(t, err)
+		req.Header = http.Header{"X-Api-Key": {f.client}, "Content-Type": {"application/json"}}
+		res, err := f.http.Do(req)
+		must(t, err)
+		said, err := io.ReadAll(res.Body)
+		must(t, err)
+		must(t, res.Body.Close())
+		if res.StatusCode != http.StatusPaymentRequired {
+			t.Errorf("POST %s: %d", at, res.StatusCode)
+		}
+		message := map[string]any{"role": "ROLE_USER", "messageId": "m", "parts": []any{map[string]any{"text": "x"}}}
+		for _, said := range []string{string(said), f.rpc(t, f.client, "SendMessage", map[string]any{"message": message})} {
+			if !strings.Contains(said, "no money") || strings.Contains(said, "available") || strings.Contains(said, "top") {
+				t.Errorf("the client gets %s", said)
+			}
 		}
 	})
 }
