@@ -200,28 +200,31 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 	if err != nil {
 		return t, err
 	}
+	if again, was, err := x.sentBefore(ctx, t, m, input); was || err != nil {
+		return again, err
+	}
 	switch {
 	case t.State.Terminal():
 		return t, unsupported("the task has ended, so it takes no messages")
 	case stateOf(t) == protocol.TaskStateInputRequired && x.isPeer():
 		return t, unsupported("the question is left to people")
 	case stateOf(t) == protocol.TaskStateInputRequired:
-		return x.answer(ctx, t, m.ID, input)
+		return x.answer(ctx, t, t.Handoff.HandoffID, m.ID, input)
 	}
 	return t, x.tell(ctx, t, m)
 }
 
-// answer answers the question of a task. Of two answers the first one counts, and the other is refused.
-func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string,
+// answer answers a question of a task. Of two answers the first one counts, and the other is refused.
+func (x *exchange) answer(ctx context.Context, t picket.Task, handoffID, messageID string,
 	input picket.RawJSON) (picket.Task, error) {
 	by := x.caller()
 	by.Idempotency = picket.Idempotency{
 		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
 		Body: digest(string(input)),
 	}
-	after, err := x.engine.Answer(ctx, by, t.Handoff.HandoffID, picket.AnswerRequest{Answer: input})
-	if errors.Is(err, picket.CodeStateConflict) {
-		return t, unsupported("the question has been answered already")
+	after, err := x.engine.Answer(ctx, by, handoffID, picket.AnswerRequest{Answer: input})
+	if errors.Is(err, picket.CodeStateConflict) || errors.Is(err, picket.CodeTaskClosed) { // without who did what
+		return t, unsupported("the question has been answered already, or the task has ended")
 	}
 	return after, err
 }

@@ -1,0 +1,68 @@
+package a2a_test
+
+import (
+	"testing"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket"
+)
+
+// A client that sends a message again, because the reply was lost, has sent it once: what was left for the agent to
+// read answers no later question, and an answer is not left for the agent to read. The same id with other words is
+// refused.
+func TestAMessageToATaskCountsOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		own := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+		task := sendTo(t, own, atOnce(send("work")))
+		held := f.lease(t)
+		said := func(text string) *protocol.SendMessageRequest {
+			req := atOnce(send(text))
+			req.Message.TaskID = task.ID
+			return req
+		}
+		hint, answer := said("be quick"), said("red")
+		again := func(answers int) {
+			t.Helper()
+			sendTo(t, own, hint)
+			if answers > 0 {
+				sendTo(t, own, answer)
+			}
+			now, err := f.Task(t.Context(), string(task.ID))
+			must(t, err)
+			page, err := f.Messages(t.Context(), operator, string(task.ID), picket.MessageQuery{})
+			must(t, err)
+			if len(now.Answers) != answers || len(page.Messages) != 1 {
+				t.Errorf("%s: %d answers and %d messages, want %d and 1", now.State, len(now.Answers), len(page.Messages),
+					answers)
+			}
+		}
+		ask := func() {
+			_, err := f.RequestHelp(t.Context(), held, picket.HelpRequest{Question: "Which?"})
+			must(t, err)
+		}
+		again(0)
+		ask()
+		again(0)
+		sendTo(t, own, answer)
+		again(1)
+		held = f.lease(t)
+		again(1)
+		ask()
+		again(1)
+		sendTo(t, own, said("blue"))
+		held = f.lease(t)
+		again(2)
+		f.complete(t, held, `"done"`)
+		again(2)
+
+		for _, req := range []*protocol.SendMessageRequest{hint, answer} {
+			other := said("other words")
+			other.Message.ID = req.Message.ID
+			_, err := own.SendMessage(t.Context(), other)
+			wantErr(t, err, protocol.ErrInvalidParams)
+		}
+		_, err := own.SendMessage(t.Context(), said("more"))
+		wantErr(t, err, protocol.ErrUnsupportedOperation)
+	})
+}
