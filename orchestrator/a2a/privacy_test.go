@@ -139,3 +139,16 @@ func TestTheBudgetOfTheDayIsPrivate(t *testing.T) {
 		}
 	})
 }
+
+// No cache keeps what a client reads of its tasks.
+func TestNoCacheKeepsTasks(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		id := string(f.submitted(t))
+		for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id[:8], "/health", "/extendedAgentCard"} {
+			res, _ := f.get(t, "/agents/builder/a2a"+path, f.client, nil)
+			if got := res.Header.Get("Cache-Control"); got != "no-store" {
+				t.Errorf("GET %s: %d with Cache-Control %q", path, res.StatusCode, got)
+			}
+		}
+	})
+}

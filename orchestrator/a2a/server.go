@@ -129,6 +129,7 @@ func (s *Server) Mount(e *echo.Echo) {
 	for _, r := range s.routes() {
 		e.Add(r.method, r.path, func(c echo.Context) error {
 			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+			c.Response().Header().Set(echo.HeaderCacheControl, "no-store") // a card may be kept
 			x := &exchange{Context: c, server: s}
 			if err := x.open(r); err != nil {
 				return err
