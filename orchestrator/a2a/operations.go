@@ -25,6 +25,9 @@ const (
 	maxListed   = 100     // tasks of a page
 	usualListed = 50      // tasks of a page if the client does not say
 	maxBody     = 1 << 20 // bytes of a request
+
+	// maxListedHistory is how many bytes of conversations a list shows, and that of one task more.
+	maxListedHistory = 2 << 20
 )
 
 // stream is what a streaming operation sends, after the operation has checked the request. It ends with the task, or
@@ -311,6 +314,9 @@ func (x *exchange) withHistory(ctx context.Context, t picket.Task, length *int) 
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range page.Messages {
+		x.conversationBytes += len(m.Body) + len(m.Data)
+	}
 	view.History = historyOf(t, page.Messages, limit)
 	return view, nil
 }
@@ -378,11 +384,12 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	return answer, nil
 }
 
-// listed is a task as a list shows it: without artifacts and history, unless they are asked for.
+// listed is a task as a list shows it: without artifacts and history, unless they are asked for. After much history,
+// further tasks of the list have none.
 func (x *exchange) listed(ctx context.Context, t picket.Task, req *protocol.ListTasksRequest) (*protocol.Task, error) {
 	none := 0
 	length := req.HistoryLength
-	if length == nil {
+	if length == nil || x.conversationBytes > maxListedHistory {
 		length = &none
 	}
 	view, err := x.withHistory(ctx, t, length)

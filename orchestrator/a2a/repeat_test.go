@@ -1,6 +1,9 @@
 package a2a_test
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -64,5 +67,32 @@ func TestAMessageToATaskCountsOnce(t *testing.T) {
 		}
 		_, err := own.SendMessage(t.Context(), said("more"))
 		wantErr(t, err, protocol.ErrUnsupportedOperation)
+	})
+}
+
+// A list shows a bounded part of what was said about its tasks, however much that is.
+func TestAListIsBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		own := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+		const tasks, messages = 4, 20
+		for range tasks {
+			sendTo(t, own, atOnce(send("work")))
+			held := f.lease(t)
+			for i := range messages {
+				_, err := f.SendMessage(t.Context(), held, "", picket.AgentMessage{
+					MessageRequest: picket.MessageRequest{Body: strconv.Itoa(i) + strings.Repeat("x", 60_000)}})
+				must(t, err)
+			}
+		}
+		list, err := own.ListTasks(t.Context(), &protocol.ListTasksRequest{HistoryLength: new(100)})
+		must(t, err)
+		var shown []int
+		for _, task := range list.Tasks {
+			shown = append(shown, len(task.History))
+		}
+		// Two tasks have more than the bound together.
+		if want := []int{1 + messages, 1 + messages, 0, 0}; !slices.Equal(shown, want) {
+			t.Errorf("the list shows %d messages, want %d", shown, want)
+		}
 	})
 }

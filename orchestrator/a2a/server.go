@@ -186,6 +186,8 @@ type exchange struct {
 	held      picket.LeaseCredential // of a peer
 	// pool is nil at the endpoint of the orchestrator.
 	pool *Pool
+	// conversationBytes is how much of conversations the request has read.
+	conversationBytes int
 	// anonymous is set for a request without a key, which may only read a public card.
 	anonymous bool
 }
