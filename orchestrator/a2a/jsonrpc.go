@@ -170,11 +170,12 @@ func (x *exchange) callRPC(req rpcRequest) error {
 	if err != nil {
 		return x.rpcFailure(req.ID, err)
 	}
+	id := req.ID // the stream holds nothing else of the request
 	return x.send(ctx, s, func(ev protocol.Event, err error) any {
 		if err != nil {
-			return rpcError(req.ID, err)
+			return rpcError(id, err)
 		}
-		return rpcResult(req.ID, protocol.StreamResponse{Event: ev})
+		return rpcResult(id, protocol.StreamResponse{Event: ev})
 	})
 }
 

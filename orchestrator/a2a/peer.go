@@ -137,7 +137,9 @@ func (x *exchange) watchLease(ctx context.Context) (context.Context, func(), err
 	}
 	go func() {
 		defer stop()
-		for u := next; u != nil; u = u.next {
+		u := next
+		next = nil // what was passed is not held
+		for ; u != nil; u = u.next {
 			select {
 			case <-u.ready:
 			case <-ctx.Done():
