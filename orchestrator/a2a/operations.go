@@ -10,11 +10,13 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -29,6 +31,9 @@ const (
 	// maxListedHistory is how many bytes of conversations a list shows, and that of one task more.
 	maxListedHistory = 2 << 20
 )
+
+// answerTime is how long a client that has waited for a task may take to read the answer.
+const answerTime = 2 * time.Minute
 
 // stream is what a streaming operation sends, after the operation has checked the request. It ends with the task, or
 // with ctx. close must be called.
@@ -49,7 +54,9 @@ func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageReq
 		return nil, err
 	}
 	if !cfg.ReturnImmediately {
-		if t, err = x.awaitClient(ctx, t); err != nil {
+		t, err = x.awaitClient(ctx, t)
+		web.ExtendWriteDeadline(x.Context, answerTime)
+		if err != nil {
 			return nil, err
 		}
 	}

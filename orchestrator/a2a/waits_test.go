@@ -1,8 +1,11 @@
 package a2a_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Requests that wait do not hold the memory of request bodies, which all clients of the server share.
@@ -23,6 +26,42 @@ func TestRequestsThatWaitHoldNoBodies(t *testing.T) {
 					}
 				}()
 			}
+		}
+	})
+}
+
+// deadlineWriter records the last write deadline that was set.
+type deadlineWriter struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (w *deadlineWriter) SetWriteDeadline(at time.Time) error {
+	w.deadline = at
+	return nil
+}
+
+// The time in which a client has to take its answer begins when the answer is there, however long the client has
+// waited for it.
+func TestAnAnswerCanComeLate(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		said := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
+		body := `{"message":{"role":"ROLE_USER","messageId":"m","parts":[{"text":"work"}]}}`
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/agents/builder/a2a/message:send",
+			strings.NewReader(body))
+		req.Host = "localhost"
+		req.Header = http.Header{"X-Api-Key": {f.client}, "Content-Type": {"application/json"}}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			f.server.ServeHTTP(said, req)
+		}()
+		held := f.lease(t)
+		before := time.Now()
+		f.complete(t, held, `"done"`)
+		<-answered
+		if said.Code != http.StatusOK || said.deadline.Before(before) {
+			t.Errorf("%d %s, with the deadline %v", said.Code, said.Body, said.deadline)
 		}
 	})
 }
