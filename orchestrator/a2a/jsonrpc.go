@@ -139,7 +139,8 @@ func serveRPC(x *exchange) error {
 		return x.rpcFailure(nil, protocol.ErrParseError)
 	}
 	if !validID(req.ID) {
-		return x.rpcFailure(nil, protocol.NewError(protocol.ErrInvalidRequest, "id must be a string, a number or null"))
+		return x.rpcFailure(nil, protocol.NewError(protocol.ErrInvalidRequest,
+			fmt.Sprintf("id must be a string, a number or null, of at most %d bytes", maxRPCID)))
 	}
 	if req.Version != "2.0" || req.Method == "" {
 		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrInvalidRequest,
@@ -179,8 +180,14 @@ func (x *exchange) callRPC(req rpcRequest) error {
 	})
 }
 
-// validID reports whether the id of a request is a string, a number or null.
+// maxRPCID is how many bytes the id of a request may have. Each event of a stream repeats it.
+const maxRPCID = 1024
+
+// validID reports whether the id of a request is a string, a number or null, and is not too long.
 func validID(id stdjson.RawMessage) bool {
+	if len(id) > maxRPCID {
+		return false
+	}
 	if len(id) == 0 || string(id) == "null" {
 		return true
 	}

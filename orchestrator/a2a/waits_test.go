@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -62,6 +63,28 @@ func TestAnAnswerCanComeLate(t *testing.T) {
 		<-answered
 		if said.Code != http.StatusOK || said.deadline.Before(before) {
 			t.Errorf("%d %s, with the deadline %v", said.Code, said.Body, said.deadline)
+		}
+	})
+}
+
+// Each event of a stream repeats the id of its request, so that a long one is refused.
+func TestTheIDOfARequestIsBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for size, want := range map[int]string{1024: `"code":-32601`, 1025: `"code":-32600`} {
+			id := strings.Repeat("x", size-2) // without its quotes
+			body := `{"jsonrpc":"2.0","id":"` + id + `","method":"unknown"}`
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/agents/builder/a2a",
+				strings.NewReader(body))
+			must(t, err)
+			req.Header = http.Header{"X-Api-Key": {f.client}, "Content-Type": {"application/json"}}
+			res, err := f.http.Do(req)
+			must(t, err)
+			said, err := io.ReadAll(res.Body)
+			must(t, err)
+			must(t, res.Body.Close())
+			if !strings.Contains(string(said), want) {
+				t.Errorf("an id of %d bytes: %.200s", size, said)
+			}
 		}
 	})
 }
