@@ -260,15 +260,20 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one that
-// does not exist.
-func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
-	if picket.CheckID("id", "task", id) != nil {
-		if x.pool == nil || id == "" {
-			return picket.Task{}, protocol.ErrTaskNotFound
-		}
-		id = orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id)
+// task reads a task that the caller may see at this endpoint, by its id or by the one that the caller gave it. Any other
+// task is not found, in the same words as one that does not exist.
+func (x *exchange) task(ctx context.Context, id string) (t picket.Task, err error) {
+	err = protocol.ErrTaskNotFound
+	if picket.CheckID("id", "task", id) == nil {
+		t, err = x.visibleTask(ctx, id)
 	}
+	if errors.Is(err, protocol.ErrTaskNotFound) && x.pool != nil && id != "" && !x.isPeer() {
+		t, err = x.visibleTask(ctx, orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id))
+	}
+	return t, err
+}
+
+func (x *exchange) visibleTask(ctx context.Context, id string) (picket.Task, error) {
 	t, err := x.engine.Task(ctx, id)
 	if errors.Is(err, picket.CodeNotFound) || err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound

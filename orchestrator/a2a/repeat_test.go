@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,27 @@ func TestAListIsBounded(t *testing.T) {
 		// Two tasks have more than the bound together.
 		if want := []int{1 + messages, 1 + messages, 0, 0}; !slices.Equal(shown, want) {
 			t.Errorf("the list shows %d messages, want %d", shown, want)
+		}
+	})
+}
+
+// A client may give its task any id, also one that looks like an id of the server or is that of another client's task.
+func TestAClientNamesItsTask(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for _, id := range []string{"mine", "a/b", "task_" + strings.Repeat("0", 26), string(f.submitted(t))} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/agents/builder/a2a/tasks",
+				strings.NewReader(`{"title":"named","taskId":"`+id+`"}`))
+			must(t, err)
+			req.Header = http.Header{"X-Api-Key": {f.other}, "Content-Type": {"application/json"}}
+			res, err := f.http.Do(req)
+			must(t, err)
+			must(t, res.Body.Close())
+			got := f.rpc(t, f.other, "GetTask", map[string]any{"id": id})
+			location := res.Header.Get("Location")
+			made := location[strings.LastIndex(location, "/")+1:]
+			if res.StatusCode != http.StatusAccepted || !strings.Contains(got, `"id":"`+made+`"`) {
+				t.Errorf("the task %s is %s, and is shown as %.200s", id, made, got)
+			}
 		}
 	})
 }
