@@ -72,8 +72,10 @@ func (s *Server) follower(e *orchestrator.Engine) *follower {
 	return f
 }
 
-// join begins to follow a task. It returns the task, and where the updates after it will be. leave must be called.
-func (f *follower) join(ctx context.Context, id string) (t picket.Task, next *update, leave func(), err error) {
+// join begins to follow a task, as it was at the place asOf in the log or later. It returns the task, and where the
+// updates after it will be. leave must be called.
+func (f *follower) join(ctx context.Context, id string, asOf int64) (t picket.Task, next *update, leave func(),
+	err error) {
 	f.mu.Lock()
 	task := f.tasks[id]
 	if task == nil {
@@ -89,11 +91,15 @@ func (f *follower) join(ctx context.Context, id string) (t picket.Task, next *up
 	task.mu.Lock()
 	defer task.mu.Unlock()
 	if task.last == nil {
-		if task.task, err = f.engine.Task(ctx, id); err != nil {
-			leave()
-			return t, nil, nil, err
+		if task.task, err = f.engine.Task(ctx, id); err == nil {
+			task.last = newUpdate()
 		}
-		task.last = newUpdate()
+	} else {
+		err = task.refreshLocked(ctx, f.engine, asOf)
+	}
+	if err != nil {
+		leave()
+		return t, nil, nil, err
 	}
 	return task.task, task.last, leave, nil
 }
@@ -214,6 +220,10 @@ func (f *follower) refresh(ctx context.Context, list map[*followed]int64) error 
 func (t *followed) refresh(ctx context.Context, engine *orchestrator.Engine, seq int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.refreshLocked(ctx, engine, seq)
+}
+
+func (t *followed) refreshLocked(ctx context.Context, engine *orchestrator.Engine, seq int64) error {
 	if t.last == nil || seq <= t.task.AsOf {
 		return nil
 	}
@@ -284,7 +294,7 @@ func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leav
 	if err != nil {
 		return nil, err
 	}
-	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID)
+	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID, t.AsOf)
 	if err != nil {
 		unwatch()
 		return nil, err
@@ -344,7 +354,7 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 		return t, err
 	}
 	defer unwatch()
-	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID)
+	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID, t.AsOf)
 	if err != nil {
 		return t, err
 	}
