@@ -43,6 +43,9 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 func endpointPool(p settings.A2APool) a2a.Pool {
 	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, Card: a2a.CardText(p.Card),
 		Skills: map[string]a2a.Skill{}}
+	for _, tag := range p.Capabilities {
+		pool.Skills[tag] = a2a.Skill{}
+	}
 	for tag, s := range p.Skills {
 		pool.Skills[tag] = a2a.Skill(s)
 	}

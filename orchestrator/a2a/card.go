@@ -153,12 +153,17 @@ func (x *exchange) skills() []protocol.AgentSkill {
 		}
 		return list
 	}
+	if len(x.pool.Skills) == 0 {
+		text := x.cardText()
+		return []protocol.AgentSkill{{ID: x.pool.Role, Name: text.Name, Description: text.Description,
+			Tags: []string{x.pool.Role}}}
+	}
 	for _, tag := range slices.Sorted(maps.Keys(x.pool.Skills)) {
 		s := x.pool.Skills[tag]
 		list = append(list, protocol.AgentSkill{
 			ID:          tag,
 			Name:        cmp.Or(s.Name, tag),
-			Description: cmp.Or(s.Description, tag),
+			Description: cmp.Or(s.Description, "The capability "+tag+"."),
 			Tags:        []string{tag},
 			Examples:    s.Examples,
 			InputModes:  s.InputModes,

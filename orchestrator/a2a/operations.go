@@ -8,6 +8,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"iter"
+	"mime"
 	"slices"
 	"strconv"
 	"time"
@@ -480,7 +481,11 @@ func digest(parts ...string) string {
 func (p *Pool) inputModes() []string {
 	modes := slices.Clone(defaultModes)
 	for _, s := range p.Skills {
-		modes = append(modes, s.InputModes...)
+		for _, mode := range s.InputModes {
+			if base, _, err := mime.ParseMediaType(mode); err == nil {
+				modes = append(modes, base)
+			}
+		}
 	}
 	slices.Sort(modes)
 	return slices.Compact(modes)

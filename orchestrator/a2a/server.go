@@ -64,7 +64,8 @@ type Pool struct {
 	MaxQueue int
 	// Card is what people have written for its card.
 	Card CardText
-	// Skills describe capabilities of its agents, by tag.
+	// Skills describe what its agents can do, by capability. An empty description has defaults. A pool without any
+	// has one skill, its role.
 	Skills map[string]Skill
 }
 

@@ -65,8 +65,10 @@ type A2APool struct {
 	// otherwise. Its envelope is the most that the task may get. A copy of the spec shares what its pointers point to.
 	Task     picket.TaskSpec
 	MaxQueue int // tasks that may wait in the queue of the pool, 1 to 100,000
-	Card     Card
-	Skills   map[string]Skill // by capability; a capability that nothing describes has none
+	// Capabilities are what its workers offer.
+	Capabilities []string
+	Card         Card
+	Skills       map[string]Skill // by capability; a capability that nothing describes has none
 }
 
 // A2APools returns the pools of all entries with a2a.enabled, by the names of the entries.
@@ -74,7 +76,8 @@ func (s Settings) A2APools() (pools []A2APool) {
 	for _, e := range s.AgentEntries() {
 		if e.A2A.Enabled {
 			pools = append(pools, A2APool{Agent: e.Name, Role: e.Role(), Task: s.a2aTaskOf(e),
-				MaxQueue: *e.A2A.MaxQueue, Card: e.Card, Skills: maps.Clone(e.Skills)})
+				MaxQueue: *e.A2A.MaxQueue, Capabilities: slices.Clone(e.Capabilities), Card: e.Card,
+				Skills: maps.Clone(e.Skills)})
 		}
 	}
 	return pools

@@ -52,11 +52,12 @@ agents:
 		LeaseWindowSeconds: new(90), TimeoutSeconds: new(120), StallAfterSeconds: new(540),
 		BudgetEnvelope: &budget.Envelope{USD: 2e9, Tokens: 77}, Review: picket.ReviewByNone}
 	want := []A2APool{
-		{"full", "coder", full, 20,
-			Card{Name: "Coder", Organization: "Example", OrganizationURL: "https://example.com"},
-			map[string]Skill{"go/1.26": {Name: "Go", InputModes: []string{"text/plain; charset=utf-8"}}, "a.name": {}}},
-		{"least", "least", least, 100_000, Card{}, nil},
-		{"preset", "preset", preset, 1, Card{}, nil},
+		{Agent: "full", Role: "coder", Task: full, MaxQueue: 20, Capabilities: []string{"go", "go/1.26", "a.name"},
+			Card: Card{Name: "Coder", Organization: "Example", OrganizationURL: "https://example.com"},
+			Skills: map[string]Skill{"go/1.26": {Name: "Go", InputModes: []string{"text/plain; charset=utf-8"}},
+				"a.name": {}}},
+		{Agent: "least", Role: "least", Task: least, MaxQueue: 100_000},
+		{Agent: "preset", Role: "preset", Task: preset, MaxQueue: 1},
 	}
 	pools := got.A2APools()
 	if len(pools) != len(want) {
