@@ -9,8 +9,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-// Whoever begins to follow a task after a change sees the change, also if another reader already follows the task and
-// the reader of the log has not come to the change yet.
+// A reader who begins to follow a task after a change sees the change, also if another reader already follows the task
+// and the reader of the log has not come to the change yet.
 func TestAReaderSeesWhatCameBefore(t *testing.T) {
 	s, stop := rig.Memory()
 	t.Cleanup(stop)

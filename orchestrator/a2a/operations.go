@@ -261,8 +261,8 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint, by its id or by the one that the caller gave it. Any other
-// task is not found, in the same words as one that does not exist.
+// task reads a task that the caller may see at this endpoint, by its id or by the one that the caller gave it. Any
+// other task is not found, in the same words as one that does not exist.
 func (x *exchange) task(ctx context.Context, id string) (t picket.Task, err error) {
 	err = protocol.ErrTaskNotFound
 	if picket.CheckID("id", "task", id) == nil {

@@ -66,7 +66,8 @@ func TestATaskOfAnotherClientDoesNotExist(t *testing.T) {
 				t.Errorf("GET %s tells %s from %s", path, is, isNot)
 			}
 		}
-		if shown := f.rpc(t, f.client, "GetTask", byID(id)); !strings.Contains(shown, `"state":"TASK_STATE_SUBMITTED"`) {
+		shown := f.rpc(t, f.client, "GetTask", byID(id))
+		if !strings.Contains(shown, `"state":"TASK_STATE_SUBMITTED"`) {
 			t.Errorf("its own client gets %s", shown)
 		}
 	})
@@ -120,7 +121,8 @@ func TestTheBudgetOfTheDayIsPrivate(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.store.SetBudgets(&budget.Envelope{Tokens: 10, USD: 12_345}, nil)
 		const at = "/agents/builder/a2a/tasks"
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+at, strings.NewReader(`{"title":"x"}`))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+at,
+			strings.NewReader(`{"title":"x"}`))
 		must(t, err)
 		req.Header = http.Header{"X-Api-Key": {f.client}, "Content-Type": {"application/json"}}
 		res, err := f.http.Do(req)
@@ -132,8 +134,10 @@ func TestTheBudgetOfTheDayIsPrivate(t *testing.T) {
 			t.Errorf("POST %s: %d", at, res.StatusCode)
 		}
 		message := map[string]any{"role": "ROLE_USER", "messageId": "m", "parts": []any{map[string]any{"text": "x"}}}
-		for _, said := range []string{string(said), f.rpc(t, f.client, "SendMessage", map[string]any{"message": message})} {
-			if !strings.Contains(said, "no money") || strings.Contains(said, "available") || strings.Contains(said, "top") {
+		rpc := f.rpc(t, f.client, "SendMessage", map[string]any{"message": message})
+		for _, said := range []string{string(said), rpc} {
+			if !strings.Contains(said, "no money") || strings.Contains(said, "available") ||
+				strings.Contains(said, "top") {
 				t.Errorf("the client gets %s", said)
 			}
 		}
