@@ -3,9 +3,12 @@ package picket
 // ClientTask says at which endpoint a client submitted a task, and by which ids the client knows it. The client is
 // the key in Task.CreatedBy.
 type ClientTask struct {
-	// Role is the role of the pool at whose endpoint it was submitted. It is empty for the
-	// endpoint of the orchestrator.
+	// Role is the role of the pool that it was submitted to.
 	Role string `json:"role,omitempty"`
+	// AgentID and Incarnation name the instance of the pool that the task is for. If it is gone, any agent of the
+	// pool runs the task. Both are zero for a task of the pool.
+	AgentID     string `json:"agentId,omitempty"`
+	Incarnation int64  `json:"incarnation,omitzero"`
 	// ContextID groups tasks of one conversation. The client chose it, or the server made it.
 	ContextID string `json:"contextId"`
 	// MessageID is the client's id of the message that became the task.
@@ -24,6 +27,7 @@ type ClientTask struct {
 type ClientTaskQuery struct {
 	Client    string // the key that submitted them; empty: any
 	Role      string // of the pool; empty: any
+	AgentID   string // the instance that they are for; empty: any
 	ContextID string
 	// States are the states that are asked for, and Handoffs the kinds of hand-offs for which tasks may wait. Both
 	// empty: all tasks.

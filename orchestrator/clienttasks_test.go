@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -211,4 +213,89 @@ func TestWhatAClientKeepsIsBounded(t *testing.T) {
 		}
 		refused("client_kept", clientTask("builder", "c1"))
 	})
+}
+
+// A task for an instance of a pool is kept for it while its incarnation lives, longer than any other pin, and goes to
+// the pool after that.
+func TestATaskIsKeptForItsInstance(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		one, err := f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: "one", RoleID: "builder"})
+		kit.OK(t, err)
+		_, err = f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: "two", RoleID: "builder"})
+		kit.OK(t, err)
+		lease := func(id string, incarnation int64) []picket.Lease {
+			leases, err := f.Acquire(f.Ctx, kit.Operator,
+				picket.AcquireRequest{AgentID: id, Role: "builder", Incarnation: incarnation})
+			kit.OK(t, err)
+			return leases
+		}
+		submit := func() picket.Task {
+			spec := clientTask("builder", "c1")
+			spec.Client.AgentID, spec.Client.Incarnation = "one", one.Incarnation
+			return f.submitAs(t, "key_a", spec)
+		}
+		first, second := submit(), submit()
+		f.submitAs(t, "key_a", clientTask("builder", "c1"))
+		if ids, _ := f.clientTasks(t, picket.ClientTaskQuery{AgentID: "one"}); len(ids) != 2 {
+			t.Errorf("for one: %v", ids)
+		}
+		if got := lease("two", 0); len(got) != 1 {
+			t.Fatalf("two got %d tasks, want the one for the pool", len(got))
+		}
+		if got := lease("two", 0); len(got) != 0 {
+			t.Fatalf("two got %s", got[0].TaskID)
+		}
+		held := lease("one", one.Incarnation)
+		if len(held) != 1 || held[0].TaskID != first.TaskID {
+			t.Fatalf("one got %+v", held)
+		}
+		_, err = f.Deregister(f.Ctx, kit.Operator, "one", nil)
+		kit.OK(t, err)
+		for _, want := range []picket.Task{first, second} {
+			if got := lease("two", 0); len(got) != 1 || got[0].TaskID != want.TaskID {
+				t.Fatalf("two got %+v, want %s", got, want.TaskID)
+			}
+		}
+		// A task for an agent that is gone, or that has registered again, is one for the pool.
+		third := submit()
+		_, err = f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: "one", RoleID: "builder"})
+		kit.OK(t, err)
+		fourth := submit()
+		for _, want := range []picket.Task{third, fourth} {
+			if got := lease("two", 0); len(got) != 1 || got[0].TaskID != want.TaskID {
+				t.Fatalf("two got %+v, want %s", got, want.TaskID)
+			}
+		}
+	})
+}
+
+// The pin of a task for an instance lasts as long as the instance lives.
+func TestThePinOfAnInstanceLasts(t *testing.T) {
+	t.Run("Virtual", func(t *testing.T) { synctest.Test(t, pinOfAnInstance) })
+}
+
+func pinOfAnInstance(t *testing.T) {
+	store, stop := rig.Memory()
+	defer stop()
+	f := openFixture(t, store)
+	defer f.Close()
+	one, err := f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: "one", RoleID: "builder",
+		Heartbeat: &picket.Thresholds{IntervalSeconds: kit.Ptr(600), UnhealthyAfterSeconds: kit.Ptr(1800),
+			DeadAfterSeconds: kit.Ptr(7200)}})
+	kit.OK(t, err)
+	spec := clientTask("builder", "c1")
+	spec.Client.AgentID, spec.Client.Incarnation = "one", one.Incarnation
+	f.submitAs(t, "key_a", spec)
+	f.RunReaperFor(t, 5*time.Minute)
+	leases, err := f.Acquire(f.Ctx, kit.Operator, picket.AcquireRequest{AgentID: "two", Role: "builder"})
+	kit.OK(t, err)
+	if len(leases) != 0 {
+		t.Error("another agent got the task after five minutes")
+	}
+	leases, err = f.Acquire(f.Ctx, kit.Operator,
+		picket.AcquireRequest{AgentID: "one", Role: "builder", Incarnation: one.Incarnation})
+	kit.OK(t, err)
+	if len(leases) != 1 {
+		t.Errorf("the instance got %d tasks", len(leases))
+	}
 }

@@ -113,7 +113,7 @@ type explainReply struct {
 	Tick    int64    `reply:"tick"`    // the last one
 	Delayed int64    `reply:"delayed"` // until
 	Lane    string   `reply:"lane"`
-	KeptFor string   `reply:"kept_for"` // retry or answer, where the lane is that of the agent it is kept for
+	KeptFor string   `reply:"kept_for"` // retry, answer or instance, where the lane is that of the agent it is kept for
 	Ahead   int64    `reply:"ahead"`    // better tasks in the lane
 	Paused  string   `reply:"paused"`
 	Call    struct { // a tool that still acts outside, and until when at the latest
@@ -289,6 +289,9 @@ func (f explainResult) explainQueued(x *explanation) {
 	}
 	agent, pinned := strings.CutPrefix(f.Lane, "agent:")
 	switch {
+	case pinned && f.KeptFor == "instance":
+		x.say(picket.ReasonKeptForAgent, "it is kept for agent %s, to which its client has sent it, as long as that agent takes "+
+			"tasks", agent)
 	case pinned && f.task.Agent == "":
 		left := (time.Duration(f.Delayed-f.Task.Now) * time.Millisecond).Round(time.Second)
 		because := "asked for the answer"

@@ -77,7 +77,7 @@ func (e *Engine) ClientTasks(ctx context.Context, q picket.ClientTaskQuery) (pic
 	if q.ContextID != "" {
 		contextKey = contextIndex(q.ContextID)
 	}
-	args := []any{cmp.Or(q.Client, "*"), q.Role, contextKey, limit, score, before, int64(q.Since)}
+	args := []any{cmp.Or(q.Client, "*"), q.Role, contextKey, limit, score, before, int64(q.Since), q.AgentID}
 	for _, s := range q.States {
 		args = append(args, string(s))
 	}
@@ -210,15 +210,18 @@ func (e *Engine) specArgs(id, actor string, s picket.TaskSpec) ([]any, error) {
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		labels = append(labels, k+"="+s.Labels[k])
 	}
-	client, contextKey := "", ""
-	if s.Client != nil {
-		client, contextKey = actor, contextIndex(s.Client.ContextID)
+	client, contextKey, instance, incarnation := "", "", "", ""
+	if c := s.Client; c != nil {
+		client, contextKey = actor, contextIndex(c.ContextID)
+		if c.AgentID != "" {
+			instance, incarnation = c.AgentID, strconv.FormatInt(c.Incarnation, 10)
+		}
 	}
 	return []any{
 		id, laneOf(s), *s.Priority, *s.LeaseWindowSeconds * 1000, *s.Retry.MaxAttempts, *s.Retry.BackoffSeconds * 1000,
 		on, string(s.Escalate), string(s.Review), int64(s.NotBefore), s.Role, strings.Join(labels, "\n"), s.Fixes, "",
 		actor, string(spec), string(s.Input), s.BudgetEnvelope.Tokens, int64(s.BudgetEnvelope.USD), e.dailyLimitArg(),
-		s.Assignee, client, contextKey,
+		s.Assignee, client, contextKey, instance, incarnation,
 	}, nil
 }
 

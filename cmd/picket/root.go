@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a"
 	"github.com/picket-dev/picket/cmd/picket/agentsession"
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/bridge"
@@ -55,7 +56,7 @@ func newRoot() *cobra.Command {
 	add(groupWork, cli.NewPS(), cli.NewTask(attach.NewTaskWatch()), cli.NewLease(), cli.NewAgent(), cli.NewPool(),
 		settings.NeedsTrust(attach.NewAdapter()), cli.NewWorkspace(),
 		cli.NewTool(),
-		bridge.New(), cli.NewPinned(), cli.NewEvents())
+		bridge.New(), a2a.New(), cli.NewPinned(), cli.NewEvents())
 	add(groupHuman, cli.NewReview(), cli.NewHandoff(), agentsession.New())
 	root.SetCompletionCommandGroupID(groupOps)
 	root.SetHelpCommandGroupID(groupOps)

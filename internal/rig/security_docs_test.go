@@ -117,7 +117,7 @@ func checkTestExists(t *testing.T, heading, dir, pattern string) {
 	}
 }
 
-// testFunctions are the names of the tests of a package.
+// testFunctions are the names of the tests and fuzz tests of a package.
 func testFunctions(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(repoRoot(t), dir, "*_test.go"))
@@ -127,8 +127,12 @@ func testFunctions(t *testing.T, dir string) (names []string) {
 			t.Fatal(err)
 		}
 		for _, d := range file.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-				names = append(names, fn.Name.Name)
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv != nil {
+				continue
+			}
+			if name := fn.Name.Name; strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") {
+				names = append(names, name)
 			}
 		}
 	}

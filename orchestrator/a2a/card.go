@@ -138,6 +138,9 @@ func (x *exchange) cardText() CardText {
 	}
 	text := x.pool.Card
 	text.Name = cmp.Or(text.Name, x.pool.Role)
+	if x.instance != nil {
+		text.Name = x.instanceName(text.Name)
+	}
 	text.Description = cmp.Or(text.Description, "The pool of agents with the role "+x.pool.Role+".")
 	return text
 }
@@ -178,6 +181,9 @@ func (x *exchange) flatCard() flatCard {
 	id := "picket"
 	if x.pool != nil {
 		id = x.pool.Role
+	}
+	if x.instance != nil {
+		id = fmt.Sprintf("%s/%d", x.instance.AgentID, x.instance.Incarnation)
 	}
 	capabilities := []string{}
 	for _, s := range x.skills() {

@@ -72,15 +72,14 @@ func (s *Server) follower(e *orchestrator.Engine) *follower {
 	return f
 }
 
-// join begins to follow a task, as it was at the place asOf in the log or later. It returns the task, and where the
-// updates after it will be. leave must be called.
-func (f *follower) join(ctx context.Context, id string, asOf int64) (t picket.Task, next *update, leave func(),
-	err error) {
+// join begins to follow a task. It returns the task, which is not older than seen, and where the updates after it will
+// be. leave must be called.
+func (f *follower) join(ctx context.Context, seen picket.Task) (t picket.Task, next *update, leave func(), err error) {
 	f.mu.Lock()
-	task := f.tasks[id]
+	task := f.tasks[seen.TaskID]
 	if task == nil {
-		task = &followed{id: id}
-		f.tasks[id] = task
+		task = &followed{id: seen.TaskID}
+		f.tasks[seen.TaskID] = task
 	}
 	task.readers++
 	if f.stop == nil {
@@ -91,11 +90,11 @@ func (f *follower) join(ctx context.Context, id string, asOf int64) (t picket.Ta
 	task.mu.Lock()
 	defer task.mu.Unlock()
 	if task.last == nil {
-		if task.task, err = f.engine.Task(ctx, id); err == nil {
+		if task.task, err = f.engine.Task(ctx, task.id); err == nil {
 			task.last = newUpdate()
 		}
 	} else {
-		err = task.refreshLocked(ctx, f.engine, asOf)
+		err = task.readAgain(ctx, f.engine, seen.AsOf) // the reader of the log may be behind
 	}
 	if err != nil {
 		leave()
@@ -220,10 +219,15 @@ func (f *follower) refresh(ctx context.Context, list map[*followed]int64) error 
 func (t *followed) refresh(ctx context.Context, engine *orchestrator.Engine, seq int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.refreshLocked(ctx, engine, seq)
+	err := t.readAgain(ctx, engine, seq)
+	if errors.Is(err, picket.CodeNotFound) {
+		return nil // the readers know
+	}
+	return err
 }
 
-func (t *followed) refreshLocked(ctx context.Context, engine *orchestrator.Engine, seq int64) error {
+// readAgain is refresh for a caller that holds mu. A task that is not there any more is an error.
+func (t *followed) readAgain(ctx context.Context, engine *orchestrator.Engine, seq int64) error {
 	if t.last == nil || seq <= t.task.AsOf {
 		return nil
 	}
@@ -232,7 +236,6 @@ func (t *followed) refreshLocked(ctx context.Context, engine *orchestrator.Engin
 		t.last.err = err
 		close(t.last.ready)
 		t.last = newUpdate()
-		return nil
 	}
 	if err != nil {
 		return err
@@ -294,7 +297,7 @@ func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leav
 	if err != nil {
 		return nil, err
 	}
-	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID, t.AsOf)
+	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t)
 	if err != nil {
 		unwatch()
 		return nil, err
@@ -354,7 +357,7 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 		return t, err
 	}
 	defer unwatch()
-	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t.TaskID, t.AsOf)
+	now, next, unfollow, err := x.server.follower(x.engine).join(ctx, t)
 	if err != nil {
 		return t, err
 	}

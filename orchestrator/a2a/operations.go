@@ -167,6 +167,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	}
 	spec := pool.Task
 	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
+	if err := x.checkTakesTasks(); err != nil {
+		return picket.Task{}, err
+	}
 	spec.Client = &picket.ClientTask{
 		Role:      pool.Role,
 		ContextID: contextID,
@@ -177,6 +180,9 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
 	}
+	if x.instance != nil {
+		spec.Client.AgentID, spec.Client.Incarnation = x.instance.AgentID, x.instance.Incarnation
+	}
 	if x.isPeer() {
 		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
 	}
@@ -186,7 +192,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	case s.taskID != "":
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a task", pool.Role, s.taskID)
 	case s.messageID != "":
-		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID)
+		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
 	if errors.Is(err, picket.CodeBudgetExceeded) { // without the sums of the installation
@@ -223,21 +229,6 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 		return x.answer(ctx, t, t.Handoff.HandoffID, m.ID, input)
 	}
 	return t, x.tell(ctx, t, m)
-}
-
-// answer answers a question of a task. Of two answers the first one counts, and the other is refused.
-func (x *exchange) answer(ctx context.Context, t picket.Task, handoffID, messageID string,
-	input picket.RawJSON) (picket.Task, error) {
-	by := x.caller()
-	by.Idempotency = picket.Idempotency{
-		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
-		Body: digest(string(input)),
-	}
-	after, err := x.engine.Answer(ctx, by, handoffID, picket.AnswerRequest{Answer: input})
-	if errors.Is(err, picket.CodeStateConflict) || errors.Is(err, picket.CodeTaskClosed) { // without who did what
-		return t, unsupported("the question has been answered already, or the task has ended")
-	}
-	return after, err
 }
 
 // tell leaves a message for the agent of a task.
@@ -291,7 +282,8 @@ func (x *exchange) maySee(t picket.Task) bool {
 	if x.isPeer() {
 		mine = t.Parent != nil && *t.Parent == x.held.TaskID
 	}
-	return mine && t.Client != nil && (x.pool == nil || x.pool.Role == t.Client.Role)
+	here := x.pool == nil || t.Client != nil && x.pool.Role == t.Client.Role
+	return mine && t.Client != nil && here && (x.instance == nil || x.instance.AgentID == t.Client.AgentID)
 }
 
 // getTask shows a task.
@@ -370,6 +362,9 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 	}
 	if x.pool != nil {
 		q.Role = x.pool.Role
+	}
+	if x.instance != nil {
+		q.AgentID = x.instance.AgentID
 	}
 	if req.StatusTimestampAfter != nil {
 		q.Since = picket.Instant(req.StatusTimestampAfter.UnixMilli())

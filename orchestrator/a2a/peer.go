@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 
@@ -128,7 +127,11 @@ func (x *exchange) tellPeer(ctx context.Context, t picket.Task, requestKey strin
 
 // watchLease is a context that ends when the run of the peer has ended, so that it learns nothing after its lease.
 func (x *exchange) watchLease(ctx context.Context) (context.Context, func(), error) {
-	own, next, leave, err := x.server.follower(x.engine).join(ctx, x.held.TaskID, math.MaxInt64)
+	seen, err := x.engine.Task(ctx, x.held.TaskID) // in which the run has begun
+	if err != nil {
+		return nil, nil, err
+	}
+	own, next, leave, err := x.server.follower(x.engine).join(ctx, seen)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -45,3 +45,18 @@ func (x *exchange) isMessage(id string) func(picket.Message) bool {
 			sent.MessageID == id
 	}
 }
+
+// answer answers a question of a task. Of two answers the first one counts, and the other is refused.
+func (x *exchange) answer(ctx context.Context, t picket.Task, handoffID, messageID string,
+	input picket.RawJSON) (picket.Task, error) {
+	by := x.caller()
+	by.Idempotency = picket.Idempotency{
+		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
+		Body: digest(string(input)),
+	}
+	after, err := x.engine.Answer(ctx, by, handoffID, picket.AnswerRequest{Answer: input})
+	if errors.Is(err, picket.CodeStateConflict) || errors.Is(err, picket.CodeTaskClosed) { // without who did what
+		return t, unsupported("the question has been answered already, or the task has ended")
+	}
+	return after, err
+}

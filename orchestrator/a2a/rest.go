@@ -36,6 +36,10 @@ func serveREST(x *exchange) error {
 	if path == "tasks" && x.Request().Method == http.MethodPost {
 		return x.submitTask(x.Request().Context())
 	}
+	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
+		health, status := x.instanceHealth()
+		return x.JSON(status, health)
+	}
 	call, err := x.restCall(path)
 	if err == nil {
 		err = x.checkVersion()

@@ -27,13 +27,15 @@ func TestWhoMayUseAnEndpoint(t *testing.T) {
 	other, err := f.store.Engine("other").CreateKey(t.Context(), operator,
 		picket.KeyRequest{Name: "other", Scopes: []picket.Scope{picket.ScopeOperator}})
 	must(t, err)
+	f.register(t, "t1", "tester")
 	if len(routes) < 20 {
 		t.Fatalf("only %d routes", len(routes))
 	}
 	for _, r := range routes {
 		method, path, _ := strings.Cut(r, " ")
 		ofPool := strings.Contains(path, ":role")
-		path = strings.NewReplacer(":role", "tester", ":namespace", "default", "*", "tasks").Replace(path)
+		path = strings.NewReplacer(":role", "tester", ":namespace", "default", ":agent", "t1",
+			"*", "tasks").Replace(path)
 		for name, c := range map[string]struct {
 			key  string
 			want func(status int) bool

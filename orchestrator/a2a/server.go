@@ -159,8 +159,10 @@ type route struct {
 	handle func(*exchange) error
 }
 
-// bases are the addresses of the endpoints: of the orchestrator and of pools, in the namespace default and in others.
-var bases = []string{"", "/agents/:role", "/n/:namespace", "/n/:namespace/agents/:role"}
+// bases are the addresses of the endpoints: of the orchestrator, of pools and of their instances, in the namespace
+// default and in others.
+var bases = []string{"", "/agents/:role", "/agents/:role/instances/:agent",
+	"/n/:namespace", "/n/:namespace/agents/:role", "/n/:namespace/agents/:role/instances/:agent"}
 
 // routes are those of all endpoints. echo reads a colon in a path as a parameter, so what is below /a2a/ is one route
 // for each method.
@@ -186,7 +188,8 @@ type exchange struct {
 	namespace string
 	held      picket.LeaseCredential // of a peer
 	// pool is nil at the endpoint of the orchestrator.
-	pool *Pool
+	pool     *Pool
+	instance *picket.Agent // nil at other endpoints
 	// conversationBytes is how much of conversations the request has read.
 	conversationBytes int
 	// anonymous is set for a request without a key, which may only read a public card.
@@ -211,6 +214,9 @@ func (x *exchange) open(r route) error {
 	if !x.anonymous && !x.isPeer() && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {
 		return picket.Refuse(picket.CodeForbidden, "Use a key with scope client: picket key create --scope client",
 			"this key may not use endpoints of agents").With("has", x.who.Scopes)
+	}
+	if strings.Contains(r.path, "/instances/:agent") {
+		return x.openInstance(x.Request().Context(), x.Param("agent"))
 	}
 	return nil
 }
@@ -251,6 +257,14 @@ func (x *exchange) caller() picket.Caller {
 
 // base is the public address of the endpoint.
 func (x *exchange) base() string {
+	if x.instance != nil {
+		return x.poolBase() + "/instances/" + x.instance.AgentID
+	}
+	return x.poolBase()
+}
+
+// poolBase is the public address of the pool, or of the orchestrator.
+func (x *exchange) poolBase() string {
 	base := x.server.cfg.PublicURL
 	if x.namespace != defaultNamespace {
 		base += "/n/" + x.namespace

@@ -54,11 +54,9 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 		return nil, err
 	}
 	if origin, local := cfg.Origin("url"); local && os.Getenv("PICKET_API_KEY") != "" {
-		return nil, picket.Refuse(exit.CodeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
-			"PICKET_API_KEY is not sent to the url in %s, because that file is in the current directory",
-			origin)
+		return nil, keyToLocalURL("PICKET_API_KEY", origin)
 	}
-	url := cmp.Or(comparableURL(cfg.URL), saved.URL, defaultURL)
+	url := serverURL(cfg, saved)
 	if key == "" && saved.URL == url && saved.KeyFile != "" {
 		if err := refuseSavedKeyInRun(); err != nil {
 			return nil, err
@@ -72,6 +70,39 @@ func ConnectWith(cmd *cobra.Command, key picket.Secret, source string) (*Connect
 	s := NewConnection(url, key)
 	s.KeySource = source
 	return s, nil
+}
+
+// keyToLocalURL refuses to send a key to a URL that the file of a directory sets.
+func keyToLocalURL(source, origin string) error {
+	return picket.Refuse(exit.CodeUsage, "Set PICKET_URL or --url to the server that the key belongs to.",
+		"%s is not sent to the url in %s, because that file is in the current directory", source, origin)
+}
+
+// ServerURL is the URL of the server that [Connect] would talk to, without a slash at its end.
+func ServerURL(cmd *cobra.Command) (string, error) {
+	cfg, err := settings.LoadSettings(cmd)
+	if err != nil {
+		return "", err
+	}
+	saved, err := loadProfile()
+	return serverURL(cfg, saved), err
+}
+
+// ConnectFrom is [ConnectWith] with a key of the environment variable source. It is not sent to a URL
+// that the file of the current directory sets.
+func ConnectFrom(cmd *cobra.Command, key picket.Secret, source string) (*Connection, error) {
+	cfg, err := settings.LoadSettings(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if origin, local := cfg.Origin("url"); local {
+		return nil, keyToLocalURL(source, origin)
+	}
+	return ConnectWith(cmd, key, source)
+}
+
+func serverURL(cfg settings.Settings, saved Profile) string {
+	return cmp.Or(comparableURL(cfg.URL), saved.URL, defaultURL)
 }
 
 // comparableURL is a checked URL as profiles have it: without a slash at its end, and with the

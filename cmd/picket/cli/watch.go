@@ -45,6 +45,18 @@ type topic struct {
 	// polled views show what no event tells, such as renewals, heartbeats and
 	// what is reserved: they are read again every pollEvery, too.
 	polled bool
+	// asked views ask for each look at something that is not a server of Picket. They are read
+	// every pollEvery, and not in between.
+	asked bool
+}
+
+// PolledView adds -o and --watch to a command whose body calls ShowOrPoll.
+func PolledView(c *cobra.Command) *cobra.Command { return watchFlag(term.FormatFlag(c)) }
+
+// ShowOrPoll shows once what no event of a server of Picket tells or, with --watch, every few
+// seconds until Ctrl-C. show writes to w what is for stdout.
+func ShowOrPoll(cmd *cobra.Command, show func(ctx context.Context, w io.Writer) error) error {
+	return showOrWatch(cmd, nil, topic{asked: true}, show)
 }
 
 const (
@@ -88,9 +100,11 @@ func showOrWatch(cmd *cobra.Command, s *Connection, of topic, show func(context.
 		defer s.reads.stop()
 		defer v.follow(ctx, client.Follower{Query: of.query(), After: since})()
 	}
-	clock := time.NewTicker(time.Second)
-	defer clock.Stop()
-	v.clock = clock.C
+	if !of.asked {
+		clock := time.NewTicker(time.Second)
+		defer clock.Stop()
+		v.clock = clock.C
+	}
 	if of.polled || s == nil {
 		again := time.NewTicker(pollEvery)
 		defer again.Stop()

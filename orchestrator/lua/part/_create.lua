@@ -3,7 +3,8 @@
 -- task share it. A specification is a flat list of FIELDS values in ARGV.
 local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
   'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house',
-  'assignee', 'client', 'context' }
+  'assignee', 'client', 'context', 'instance',
+  'instance_number' }
 
 local function read_spec(first)
   local s = {}
@@ -59,6 +60,7 @@ local function create_task(s, source, extra)
     'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
     'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
   t.root, t.client, t.context = false, s.client ~= '' and s.client, s.context
+  t.instance, t.instance_number = (s.instance or '') ~= '' and s.instance, s.instance_number
   local spec = s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec
   if s.parent then
     local theirs = attach_to_parent(t, s)
@@ -67,7 +69,8 @@ local function create_task(s, source, extra)
     end
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee', 'client', 'context' }) do
+  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee', 'client', 'context', 'instance',
+      'instance_number' }) do
     if s[field] and s[field] ~= '' then put(t, field, s[field]) end
   end
   call('SET', K('spec:', s.id), spec)

@@ -50,6 +50,15 @@ local function unpin_tasks_of(agent)
   end
 end
 
+-- instance_lives reports whether the agent for which a client has submitted a task still takes tasks, in the same
+-- incarnation.
+local function instance_lives(t)
+  if t.instance == nil then pick(t[1], 'instance', 'instance_number') end
+  if not t.instance then return false end
+  local a = pick(K('agent:', t.instance), 'status', 'incarnation') -- as this script leaves it
+  return a.incarnation == t.instance_number and (a.status == 'active' or a.status == 'unhealthy') -- @instance-lives
+end
+
 -- place_in_lane puts a queued task into the lane it belongs to now: its pinned agent's
 -- while the pin lasts and that agent takes tasks, else its own. A pin keeps it for the agent that
 -- asked the question, or for the worker that has the workspace of the run that failed.
@@ -57,6 +66,11 @@ end
 -- the end of a pin.
 local function place_in_lane(id, t)
   if t.gate and t.gate ~= '' then put(t, 'gate', '') end
+  local free = not t.pin or t.pin == '' or now >= num(t.pin_until)
+  if free and t.client and instance_lives(t) then -- @keeps-for-instance
+    t.pin, t.pin_for, t.pin_until = t.instance, 'instance', F(now + 60000)
+    put(t, 'pin', t.pin, 'pin_for', t.pin_for, 'pin_until', t.pin_until)
+  end
   local kept = t.pin and t.pin ~= '' and now < num(t.pin_until)
   local status = kept and call('HGET', K('agent:', t.pin), 'status')
   if kept and (not status or status == 'active' or status == 'unhealthy') then -- @pin-of-the-living

@@ -3,7 +3,7 @@
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
---   digest of what was shown or '', fix 0|1, then the fix task's spec (23 values)
+--   digest of what was shown or '', fix 0|1, then the fix task's spec (25 values)
 -- Reply: fix (id of the fix task or ''), task (a task_view)
 -- Errors: not_found, task_closed, state_conflict, version_conflict and precondition_required (the digest),
 --   too_many_lanes, idempotency_conflict, budget_exceeded (the house)

@@ -3,12 +3,13 @@
 -- client_tasks pages through the tasks that clients have submitted at endpoints, the latest change first. It looks at
 -- 2,000 tasks at most, so that total can be lower than it is.
 -- ARGV: client or *, role or '', index of a context or '', limit, score and id of the row that comes before or '',
---   earliest change (raw ms) or 0, then the states that are asked for: of a task, or handoff:KIND; none: all
+--   earliest change (raw ms) or 0, instance or '', then the states that are asked for: of a task, or handoff:KIND;
+--   none: all
 -- Reply: total, score and id of the last row or '', rows: a view of the task each
 local client, role, context, limit, since = ARGV[1], ARGV[2], ARGV[3], num(ARGV[4]), num(ARGV[7])
 local MOST, CHUNK = 2000, 200 -- rows
 local wanted
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   wanted = wanted or {}
   wanted[ARGV[i]] = true
 end
@@ -20,10 +21,11 @@ local function state_matches(t)
 end
 
 -- matches reports whether a task is one of those that are asked for. t has its fields in the order of FIELDS.
-local FIELDS = { 'state', 'handoff', 'client', 'role', 'context' }
+local FIELDS = { 'state', 'handoff', 'client', 'role', 'context', 'instance' }
 local function matches(t)
   return t[1] and (client == '*' or t[3] == client) -- @client-sees-own
     and (role == '' or t[4] == role) -- @pool-sees-own
+    and (ARGV[8] == '' or t[6] == ARGV[8]) -- @instance-sees-own
     and (context == '' or t[5] == context) and state_matches(t)
 end
 

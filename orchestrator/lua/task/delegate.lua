@@ -3,7 +3,7 @@
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, most in a tree,
---   then the subtask's spec (23 values)
+--   then the subtask's spec (25 values)
 -- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or ''),
 --   unread
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,

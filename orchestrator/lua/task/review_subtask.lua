@@ -4,7 +4,7 @@
 -- decision again gets the same answer.
 -- ARGV: task, run, secret, presented token, request id, subtask, decision
 --   (approve|reject), note, the call in words, most subtasks in a tree, digest of
---   what was shown or '', then the spec of the subtask that repairs it (23 values)
+--   what was shown or '', then the spec of the subtask that repairs it (25 values)
 -- Reply: task (a task_view of the subtask), nudge (JSON or ''), unread; or {} when this call ended the run
 -- Errors: those of fenced; author_cannot_review, not_found (no subtask of this
 --   task), forbidden (a person reviews it), task_closed, state_conflict, version_conflict

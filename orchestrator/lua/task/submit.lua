@@ -1,6 +1,6 @@
 -- needs: client create queue
 -- submit creates a task.
--- ARGV: request key, body hash, source task or '', spec (23 values),
+-- ARGV: request key, body hash, source task or '', spec (25 values),
 --   most open tasks of the client, most tasks in the queue of the pool: 0 refuses nothing
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house),
@@ -27,7 +27,7 @@ if source ~= '' then
   end
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
-local no = s.client ~= '' and check_client_limits(s, num(ARGV[27]), num(ARGV[28])) or check_covered(s)
+local no = s.client ~= '' and check_client_limits(s, num(ARGV[29]), num(ARGV[30])) or check_covered(s)
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end

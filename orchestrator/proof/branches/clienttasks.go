@@ -37,6 +37,15 @@ func coverClientTasks(t *testing.T, f *fixture) {
 		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m1", TaskID: "mine"}})
 	kit.Refused(t, err, picket.CodeIdempotencyConflict)
 
+	one, err := f.Register(f.Ctx, kit.Operator, picket.Registration{AgentID: "instance-1", RoleID: "served"})
+	kit.OK(t, err)
+	instance := picket.ClientTask{AgentID: "instance-1", Incarnation: one.Incarnation}
+	kit.OK(t, submit("i", instance))
+	kit.OK(t, submit("j", picket.ClientTask{AgentID: "instance-0"})) // which nobody knows
+	f.MoveStoreTime(t, 2*time.Minute)
+	kit.OK(t, f.Tick(f.Ctx))
+	_, err = f.ExpireDue(f.Ctx, 100)
+	kit.OK(t, err)
 	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "served"}))
 	_, err = f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
 	kit.OK(t, err)
