@@ -37,6 +37,9 @@ func serveREST(x *exchange) error {
 		return x.submitTask(x.Request().Context())
 	}
 	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
+		if err := x.checkLease(x.Request().Context()); err != nil {
+			return x.restFailure(err)
+		}
 		health, status := x.instanceHealth()
 		return x.JSON(status, health)
 	}
