@@ -12,6 +12,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 )
 
 // rpc calls a method at the endpoint of the pool builder, and returns the answer.
@@ -155,4 +157,24 @@ func TestNoCacheKeepsTasks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Public cards tell nobody which agents a pool has: the card of an agent needs a key, and so does the answer that there
+// is no such agent.
+func TestPublicCardsHideAgents(t *testing.T) {
+	store, stop := rig.Memory()
+	t.Cleanup(stop)
+	f := newFixture(t, store, func(cfg *a2a.Config) { cfg.PublicCards = true })
+	_, err := f.Register(t.Context(), operator, picket.Registration{AgentID: "one", RoleID: "builder"})
+	must(t, err)
+	for path, want := range map[string]int{"": 200, "/instances/one": 401, "/instances/none": 401} {
+		res, body := f.get(t, "/agents/builder"+path+"/.well-known/agent-card.json", "", nil)
+		if res.StatusCode != want {
+			t.Errorf("%q without a key: %d %s", path, res.StatusCode, body)
+		}
+	}
+	res, _ := f.get(t, "/agents/builder/instances/one/.well-known/agent-card.json", f.client, nil)
+	if res.StatusCode != 200 {
+		t.Errorf("with a key: %d", res.StatusCode)
+	}
 }
