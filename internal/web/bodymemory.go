@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/picket-dev/picket"
 )
 
@@ -93,6 +95,14 @@ func (h *bodyMemory) release(b *timedBody) {
 		h.evicting--
 	}
 	h.freed.Broadcast()
+}
+
+// ForgetBody gives back the memory of a body that was read to its end, before the request is answered. A request that
+// waits without a bound calls it when it needs its body no more, or such requests would take the room of all others.
+func ForgetBody(c echo.Context) {
+	if b, ok := c.Request().Body.(*timedBody); ok && b.done.Load() {
+		heldBodies.release(b)
+	}
 }
 
 func (h *bodyMemory) dequeue(b *timedBody) {

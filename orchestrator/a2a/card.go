@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	stdjson "encoding/json"
@@ -48,6 +49,9 @@ type costModel struct {
 
 // serveCard answers the card: that of A2A, or the flat one of RFC-001 to a client that asks for it.
 func serveCard(x *exchange) error {
+	if err := x.checkLease(x.Request().Context()); err != nil {
+		return err
+	}
 	var card any = x.card()
 	kind := echo.MIMEApplicationJSON
 	if !x.anonymous && web.Accepts(x.Request(), flatCardType) {
@@ -78,7 +82,10 @@ func (x *exchange) cardVisibility() string {
 }
 
 // extendedCard is the card that a client with a key gets. It tells more only where cards are public.
-func (x *exchange) extendedCard() (*protocol.AgentCard, error) {
+func (x *exchange) extendedCard(ctx context.Context) (*protocol.AgentCard, error) {
+	if err := x.checkLease(ctx); err != nil {
+		return nil, err
+	}
 	if !x.server.cfg.PublicCards {
 		return nil, unsupported("the card needs a key already, so there is no extended one")
 	}

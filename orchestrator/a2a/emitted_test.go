@@ -191,7 +191,7 @@ func TestALateEmissionTellsNothing(t *testing.T) {
 		wantTold(t, events, "b=new")
 		_, err = f.Cancel(t.Context(), operator, old.TaskID, "over")
 		must(t, err)
-		wantTold(t, events, "CANCELED: over")
+		wantTold(t, events, "CANCELED: The task was cancelled.")
 		wantArtifacts(t, wantState(t, c, task.ID, protocol.TaskStateCanceled), "a=kept", "b=new")
 	})
 }

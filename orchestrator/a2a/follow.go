@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -325,11 +326,15 @@ func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leav
 		unwatch()
 		return nil, err
 	}
+	web.ForgetBody(x.Context)
+	ended := now.State.Terminal()
 	events := func(yield func(protocol.Event, error) bool) {
-		if !yield(first, nil) || now.State.Terminal() {
+		shown, u := first, next
+		first, next = nil, nil // a stream does not hold what it has passed
+		if !yield(shown, nil) || ended {
 			return
 		}
-		for u := next; u != nil; u = u.next {
+		for ; u != nil; u = u.next {
 			select {
 			case <-u.ready:
 			case <-ctx.Done():
@@ -378,11 +383,14 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 	if now.State.Terminal() || interrupted(stateOf(now)) {
 		return now, nil
 	}
+	web.ForgetBody(x.Context)
+	id := t.TaskID
+	t, now = picket.Task{}, picket.Task{} // a request that waits does not hold them
 	for u := next; u != nil; u = u.next {
 		select {
 		case <-u.ready:
 		case <-ctx.Done():
-			return t, picket.Refuse(picket.CodeUnavailable, "Read the task: its id is "+t.TaskID+".",
+			return t, picket.Refuse(picket.CodeUnavailable, "Read the task: its id is "+id+".",
 				"the request was given up while the task went on").WithCause(ctx.Err())
 		}
 		if u.err != nil {
@@ -392,5 +400,5 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 			break
 		}
 	}
-	return x.engine.Task(ctx, t.TaskID)
+	return x.engine.Task(ctx, id)
 }

@@ -43,8 +43,8 @@ var rpcMethods = map[string]rpcMethod{
 	"GetTaskPushNotificationConfig":    {call: pushUnsupported},
 	"ListTaskPushNotificationConfigs":  {call: pushUnsupported},
 	"DeleteTaskPushNotificationConfig": {call: pushUnsupported},
-	"GetExtendedAgentCard": {call: func(_ context.Context, x *exchange, _ []byte) (any, error) {
-		return x.extendedCard()
+	"GetExtendedAgentCard": {call: func(ctx context.Context, x *exchange, _ []byte) (any, error) {
+		return x.extendedCard(ctx)
 	}},
 }
 
@@ -157,7 +157,8 @@ func serveRPC(x *exchange) error {
 		return x.rpcFailure(nil, protocol.ErrParseError)
 	}
 	if !validID(req.ID) {
-		return x.rpcFailure(nil, protocol.NewError(protocol.ErrInvalidRequest, "id must be a string, a number or null"))
+		return x.rpcFailure(nil, protocol.NewError(protocol.ErrInvalidRequest,
+			fmt.Sprintf("id must be a string, a number or null, of at most %d bytes", maxRPCID)))
 	}
 	if req.Version != "2.0" || req.Method == "" {
 		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrInvalidRequest,
@@ -188,16 +189,23 @@ func (x *exchange) callRPC(req rpcRequest) error {
 	if err != nil {
 		return x.rpcFailure(req.ID, err)
 	}
+	id := req.ID // the stream holds nothing else of the request
 	return x.send(ctx, s, func(ev protocol.Event, err error) any {
 		if err != nil {
-			return rpcError(req.ID, err)
+			return rpcError(id, err)
 		}
-		return rpcResult(req.ID, protocol.StreamResponse{Event: ev})
+		return rpcResult(id, protocol.StreamResponse{Event: ev})
 	})
 }
 
-// validID reports whether the id of a request is a string, a number or null.
+// maxRPCID is how many bytes the id of a request may have. Each event of a stream repeats it.
+const maxRPCID = 1024
+
+// validID reports whether the id of a request is a string, a number or null, and is not too long.
 func validID(id stdjson.RawMessage) bool {
+	if len(id) > maxRPCID {
+		return false
+	}
 	if len(id) == 0 || string(id) == "null" {
 		return true
 	}

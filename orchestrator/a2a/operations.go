@@ -11,11 +11,13 @@ import (
 	"mime"
 	"slices"
 	"strconv"
+	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/orchestrator"
 )
 
@@ -26,7 +28,13 @@ const (
 	maxListed   = 100     // tasks of a page
 	usualListed = 50      // tasks of a page if the client does not say
 	maxBody     = 1 << 20 // bytes of a request
+
+	// maxListedHistory is how many bytes of conversations a list shows, and that of one task more.
+	maxListedHistory = 2 << 20
 )
+
+// answerTime is how long a client that has waited for a task may take to read the answer.
+const answerTime = 2 * time.Minute
 
 // stream is what a streaming operation sends, after the operation has checked the request. It ends with the task, or
 // with ctx. close must be called.
@@ -47,7 +55,9 @@ func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageReq
 		return nil, err
 	}
 	if !cfg.ReturnImmediately {
-		if t, err = x.awaitClient(ctx, t); err != nil {
+		t, err = x.awaitClient(ctx, t)
+		web.ExtendWriteDeadline(x.Context, answerTime)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +194,12 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	case s.messageID != "":
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
-	return x.engine.Submit(ctx, by, spec)
+	t, err := x.engine.Submit(ctx, by, spec)
+	if errors.Is(err, picket.CodeBudgetExceeded) { // without the sums of the installation
+		err = picket.Refuse(picket.CodeBudgetExceeded, "Send the message again later.",
+			"there is no money for the task at present").WithCause(err)
+	}
+	return t, err
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read.
@@ -202,30 +217,18 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 	if err != nil {
 		return t, err
 	}
+	if again, was, err := x.sentBefore(ctx, t, m, input); was || err != nil {
+		return again, err
+	}
 	switch {
 	case t.State.Terminal():
 		return t, unsupported("the task has ended, so it takes no messages")
 	case stateOf(t) == protocol.TaskStateInputRequired && x.isPeer():
 		return t, unsupported("the question is left to people")
 	case stateOf(t) == protocol.TaskStateInputRequired:
-		return x.answer(ctx, t, m.ID, input)
+		return x.answer(ctx, t, t.Handoff.HandoffID, m.ID, input)
 	}
 	return t, x.tell(ctx, t, m)
-}
-
-// answer answers the question of a task. Of two answers the first one counts, and the other is refused.
-func (x *exchange) answer(ctx context.Context, t picket.Task, messageID string,
-	input picket.RawJSON) (picket.Task, error) {
-	by := x.caller()
-	by.Idempotency = picket.Idempotency{
-		Key:  digest(x.who.KeyID, "a2a answer", t.TaskID, messageID),
-		Body: digest(string(input)),
-	}
-	after, err := x.engine.Answer(ctx, by, t.Handoff.HandoffID, picket.AnswerRequest{Answer: input})
-	if errors.Is(err, picket.CodeStateConflict) {
-		return t, unsupported("the question has been answered already")
-	}
-	return after, err
 }
 
 // tell leaves a message for the agent of a task.
@@ -249,15 +252,20 @@ func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message)
 	return err
 }
 
-// task reads a task that the caller may see at this endpoint. Any other task is not found, in the same words as one
-// that does not exist.
-func (x *exchange) task(ctx context.Context, id string) (picket.Task, error) {
-	if picket.CheckID("id", "task", id) != nil {
-		if x.pool == nil || id == "" {
-			return picket.Task{}, protocol.ErrTaskNotFound
-		}
-		id = orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id)
+// task reads a task that the caller may see at this endpoint, by its id or by the one that the caller gave it. Any
+// other task is not found, in the same words as one that does not exist.
+func (x *exchange) task(ctx context.Context, id string) (t picket.Task, err error) {
+	err = protocol.ErrTaskNotFound
+	if picket.CheckID("id", "task", id) == nil {
+		t, err = x.visibleTask(ctx, id)
 	}
+	if errors.Is(err, protocol.ErrTaskNotFound) && x.pool != nil && id != "" && !x.isPeer() {
+		t, err = x.visibleTask(ctx, orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id))
+	}
+	return t, err
+}
+
+func (x *exchange) visibleTask(ctx context.Context, id string) (picket.Task, error) {
 	t, err := x.engine.Task(ctx, id)
 	if errors.Is(err, picket.CodeNotFound) || err == nil && !x.maySee(t) {
 		return picket.Task{}, protocol.ErrTaskNotFound
@@ -311,6 +319,9 @@ func (x *exchange) withHistory(ctx context.Context, t picket.Task, length *int) 
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range page.Messages {
+		x.conversationBytes += len(m.Body) + len(m.Data)
+	}
 	view.History = historyOf(t, page.Messages, limit)
 	return view, nil
 }
@@ -324,7 +335,7 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 	if x.isPeer() {
 		return nil, unsupported("a subtask is cancelled with its parent, or by a person")
 	}
-	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, "cancelled by the client")
+	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, cancelReason)
 	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
 		return nil, protocol.NewError(protocol.ErrTaskNotCancelable, "the task has ended already")
 	}
@@ -336,7 +347,7 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 
 // listTasks pages through the tasks that the caller may see at this endpoint.
 func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest) (*protocol.ListTasksResponse, error) {
-	if err := checkHistoryLength(req.HistoryLength); err != nil {
+	if err := cmp.Or(checkHistoryLength(req.HistoryLength), x.checkLease(ctx)); err != nil {
 		return nil, err
 	}
 	q := picket.ClientTaskQuery{ContextID: req.ContextID, Limit: req.PageSize, Cursor: req.PageToken}
@@ -382,11 +393,12 @@ func checkPageSize(n int) error {
 	return nil
 }
 
-// listed is a task as a list shows it: without artifacts and history, unless they are asked for.
+// listed is a task as a list shows it: without artifacts and history, unless they are asked for. After much history,
+// further tasks of the list have none.
 func (x *exchange) listed(ctx context.Context, t picket.Task, req *protocol.ListTasksRequest) (*protocol.Task, error) {
 	none := 0
 	length := req.HistoryLength
-	if length == nil {
+	if length == nil || x.conversationBytes > maxListedHistory {
 		length = &none
 	}
 	view, err := x.withHistory(ctx, t, length)

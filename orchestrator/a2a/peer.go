@@ -109,6 +109,16 @@ func (x *exchange) checkPeer(ctx context.Context, taskID string) error {
 	return err
 }
 
+// checkLease refuses a peer whose lease does not hold any more. Operations that read more than one task, or none, need
+// it.
+func (x *exchange) checkLease(ctx context.Context) error {
+	if !x.isPeer() {
+		return nil
+	}
+	_, err := x.engine.AgentContext(ctx, x.held)
+	return err
+}
+
 // tellPeer sends a message of the peer to a subtask that works.
 func (x *exchange) tellPeer(ctx context.Context, t picket.Task, requestKey string, m picket.MessageRequest) error {
 	_, err := x.engine.SendMessage(ctx, x.held, requestKey, picket.AgentMessage{To: t.TaskID, MessageRequest: m})
@@ -131,7 +141,9 @@ func (x *exchange) watchLease(ctx context.Context) (context.Context, func(), err
 	}
 	go func() {
 		defer stop()
-		for u := next; u != nil; u = u.next {
+		u := next
+		next = nil // what was passed is not held
+		for ; u != nil; u = u.next {
 			select {
 			case <-u.ready:
 			case <-ctx.Done():

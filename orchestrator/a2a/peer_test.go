@@ -55,6 +55,8 @@ func (b *bearerInterceptor) Before(ctx context.Context, req *a2aclient.Request) 
 // no other run, and a superseded lease is refused.
 func TestAPeerCallIsASubtask(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, err := f.Register(t.Context(), operator, picket.Registration{AgentID: "member", RoleID: "builder"})
+		must(t, err)
 		root, err := f.Submit(t.Context(), operator, picket.TaskSpec{Title: "root", Role: "builder",
 			BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: budget.Money(1_000_000_000)}})
 		must(t, err)
@@ -106,6 +108,13 @@ func TestAPeerCallIsASubtask(t *testing.T) {
 		must(t, err)
 		if ev := next(t, events); ev != nil {
 			t.Errorf("after the end of the run: %+v", ev)
+		}
+		for _, path := range []string{"/a2a/tasks", "/a2a/health", "/a2a/extendedAgentCard",
+			"/.well-known/agent-card.json", "/instances/member/a2a/health"} {
+			res, body := f.get(t, "/agents/builder"+path, "", http.Header{"Authorization": {"Bearer " + token}})
+			if res.StatusCode != http.StatusPreconditionFailed {
+				t.Errorf("GET %s with a superseded lease: %d %s", path, res.StatusCode, body)
+			}
 		}
 		for _, err := range []error{
 			second(peer.GetTask(t.Context(), &protocol.GetTaskRequest{ID: task.ID})),

@@ -40,6 +40,9 @@ func serveREST(x *exchange) error {
 		return x.submitTask(x.Request().Context())
 	}
 	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
+		if err := x.checkLease(x.Request().Context()); err != nil {
+			return x.restFailure(err)
+		}
 		health, status := x.instanceHealth()
 		return x.JSON(status, health)
 	}
@@ -88,7 +91,7 @@ func (x *exchange) restCall(path string) (restCall, error) {
 	case method == http.MethodGet && path == "health":
 		return restCall{answer: func(ctx context.Context) (any, error) { return x.health(ctx) }}, nil
 	case method == http.MethodGet && path == "extendedAgentCard":
-		return restCall{answer: func(context.Context) (any, error) { return x.extendedCard() }}, nil
+		return restCall{answer: func(ctx context.Context) (any, error) { return x.extendedCard(ctx) }}, nil
 	case strings.HasPrefix(path, "tasks/"):
 		return x.restTaskCall(method, strings.TrimPrefix(path, "tasks/"))
 	}

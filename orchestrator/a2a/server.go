@@ -25,7 +25,7 @@ type Config struct {
 	Version string
 	// Pools are the pools that have endpoints. A role stands in it once.
 	Pools []Pool
-	// PublicCards makes cards readable without a key. They show less then.
+	// PublicCards makes cards of pools and of the orchestrator readable without a key. They show less then.
 	PublicCards bool
 	// Admit authenticates a request, and finds the engine of the namespace that its key is of. Required.
 	Admit func(echo.Context) (*orchestrator.Engine, picket.Principal, error)
@@ -130,6 +130,7 @@ func (s *Server) Mount(e *echo.Echo) {
 	for _, r := range s.routes() {
 		e.Add(r.method, r.path, func(c echo.Context) error {
 			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
+			c.Response().Header().Set(echo.HeaderCacheControl, "no-store") // a card may be kept
 			x := &exchange{Context: c, server: s}
 			if err := x.open(r); err != nil {
 				return err
@@ -157,6 +158,9 @@ type route struct {
 	card   bool   // it may be public
 	handle func(*exchange) error
 }
+
+// ofInstance reports whether a route is below one agent of a pool. Which agents there are is not public.
+func (r route) ofInstance() bool { return strings.Contains(r.path, "/instances/:agent") }
 
 // bases are the addresses of the endpoints: of the orchestrator, of pools and of their instances, in the namespace
 // default and in others.
@@ -189,6 +193,8 @@ type exchange struct {
 	// pool is nil at the endpoint of the orchestrator.
 	pool     *Pool
 	instance *picket.Agent // nil at other endpoints
+	// conversationBytes is how much of conversations the request has read.
+	conversationBytes int
 	// anonymous is set for a request without a key, which may only read a public card.
 	anonymous bool
 }
@@ -212,7 +218,7 @@ func (x *exchange) open(r route) error {
 		return picket.Refuse(picket.CodeForbidden, "Use a key with scope client: picket key create --scope client",
 			"this key may not use endpoints of agents").With("has", x.who.Scopes)
 	}
-	if strings.Contains(r.path, "/instances/:agent") {
+	if r.ofInstance() {
 		return x.openInstance(x.Request().Context(), x.Param("agent"))
 	}
 	return nil
@@ -222,7 +228,7 @@ func (x *exchange) open(r route) error {
 func (x *exchange) authenticate(r route) (err error) {
 	token := bearer(x)
 	switch {
-	case r.card && x.server.cfg.PublicCards && !hasKey(x.Request()):
+	case r.card && !r.ofInstance() && x.server.cfg.PublicCards && !hasKey(x.Request()):
 		x.anonymous, x.engine = true, x.server.cfg.Engine(x.namespace)
 		return web.CheckHost(x.Request(), x.server.cfg.AllowedHosts)
 	case strings.HasPrefix(token, picket.LeaseTokenPrefix):

@@ -121,7 +121,11 @@ func metadataOf(t picket.Task) taskMetadata {
 	return m
 }
 
-// statusParts are what the agent, or the reviewer, says about the state of a task.
+// cancelReason is the reason of a cancellation by the client.
+const cancelReason = "cancelled by the client"
+
+// statusParts are what the agent, or the reviewer, says about the state of a task. The reason of an operator who has
+// cancelled it is for other operators.
 func statusParts(t picket.Task) protocol.ContentParts {
 	said := ""
 	switch t.State {
@@ -135,8 +139,12 @@ func statusParts(t picket.Task) protocol.ContentParts {
 		if t.Review != nil {
 			said = t.Review.Note
 		}
-	case picket.TaskFailed, picket.TaskCancelled:
+	case picket.TaskFailed:
 		said = t.Reason
+	case picket.TaskCancelled:
+		if said = "The task was cancelled."; t.Reason == cancelReason {
+			said = t.Reason
+		}
 	}
 	if said == "" {
 		return nil
@@ -250,8 +258,9 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 	ofPeer := t.Parent != nil && m.From.TaskID == *t.Parent
 	if m.From.Kind == picket.SenderAgent && !ofPeer {
-		if m.From.TaskID != t.TaskID {
-			return nil
+		toParent := t.Parent != nil && m.To == *t.Parent
+		if m.From.TaskID != t.TaskID || m.To != t.TaskID && !toParent {
+			return nil // of or to another agent
 		}
 		parts := partsOf(m.Data)
 		if m.Body != "" {

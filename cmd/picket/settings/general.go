@@ -133,7 +133,7 @@ type General struct {
 
 	// A2A is how A2A clients reach the agents that have an endpoint.
 	A2A struct {
-		PublicCards bool `yaml:"public_cards" default:"false" check:"yes_no" doc:"Whether agent cards can be read without a key. They then show only name, description, skills and security schemes."`
+		PublicCards bool `yaml:"public_cards" default:"false" check:"yes_no" doc:"Whether the agent cards of pools can be read without a key. They then show only name, description, skills and security schemes."`
 	} `yaml:"a2a"`
 
 	Console struct {
