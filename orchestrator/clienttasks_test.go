@@ -219,7 +219,7 @@ func TestWhatAClientKeepsIsBounded(t *testing.T) {
 		large.Input = picket.RawJSON(`"` + strings.Repeat("x", picket.MaxPayload-2) + `"`)
 		first := f.submitAs(t, "key_a", large)
 		bytes := "pk:{default}:client-bytes:key_a"
-		kit.OK(t, f.Raw.IncrBy(f.Ctx, bytes, 64<<20-2*picket.MaxPayload).Err())
+		kit.OK(t, f.Raw.HIncrBy(f.Ctx, bytes, "inputs", 64<<20-2*picket.MaxPayload).Err())
 		second := f.submitAs(t, "key_a", large)
 		for _, task := range []picket.Task{first, second} {
 			_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "")

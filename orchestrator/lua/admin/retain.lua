@@ -28,7 +28,8 @@ local function delete_task(tid)
     if t.client then
       for _, key in ipairs(client_lists(t)) do call('ZREM', key, tid) end -- @forgets-for-client
       local bytes = K('client-bytes:', t.client)
-      if call('DECRBY', bytes, call('STRLEN', K('in:', tid))) <= 0 then call('DEL', bytes) end -- @uncounts-bytes-of-client
+      local left = call('HINCRBY', bytes, 'inputs', F(-call('STRLEN', K('in:', tid)))) -- @uncounts-bytes-of-client
+      if left <= 0 then call('DEL', bytes) end
     end
   end
   call('ZREM', K('terminal'), tid)

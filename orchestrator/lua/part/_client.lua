@@ -15,7 +15,7 @@ local function check_client_limits(s, max_open, max_queue)
   if max_open > 0 and open >= max_open then -- @bounds-open-of-client
     return refuse('quota_exceeded', 'quota', 'client_tasks', 'limit', F(max_open))
   end
-  local kept, bytes = call('ZCARD', K('by-client:', s.client)), num(call('GET', K('client-bytes:', s.client)))
+  local kept, bytes = call('ZCARD', K('by-client:', s.client)), num(call('HGET', K('client-bytes:', s.client), 'inputs'))
   if kept >= MAX_CLIENT_TASKS then -- @bounds-tasks-of-client
     return refuse('quota_exceeded', 'quota', 'client_kept', 'limit', F(MAX_CLIENT_TASKS))
   end

@@ -216,10 +216,13 @@ end
 
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
--- client_lists are the lists of a task that a client has submitted: all such tasks, those of the client, and those of
--- the context. A score is the negative instant at which the task came into its state, so that the latest is first.
+-- client_lists are the lists of a task that a client has submitted: those of the client and of all clients, and those
+-- of the context, of the client and of all. A score is the negative instant at which the task came into its state, so
+-- that the latest is first.
 local function client_lists(t)
-  return { K('by-client:', '*'), K('by-client:', t.client), K('by-context:', t.context) }
+  local context = ' ' .. t.context
+  return { K('by-client:', '*'), K('by-client:', t.client), K('by-context:', '*' .. context),
+    K('by-context:', t.client .. context) }
 end
 
 -- move takes a task from one state set to another; further fields are written

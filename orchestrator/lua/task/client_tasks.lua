@@ -17,7 +17,7 @@ end
 
 local function state_matches(t)
   if not wanted then return true end
-  if t[1] == 'failed' and call('HGET', K('run:', t[6]), 'class') == 'rejected' then -- @rejected-apart
+  if t[1] == 'failed' and call('HGET', K('run:', t[5]), 'class') == 'rejected' then -- @rejected-apart
     return wanted['failed:rejected']
   end
   if t[1] ~= 'handoff' then return wanted[t[1]] end
@@ -25,15 +25,15 @@ local function state_matches(t)
 end
 
 -- matches reports whether a task is one of those that are asked for. t has its fields in the order of FIELDS.
-local FIELDS = { 'state', 'handoff', 'client', 'role', 'context', 'run', 'instance' }
+local FIELDS = { 'state', 'handoff', 'role', 'instance', 'run' }
 local function matches(t)
-  return t[1] and (client == '*' or t[3] == client) -- @client-sees-own
-    and (role == '' or t[4] == role) -- @pool-sees-own
-    and (ARGV[8] == '' or t[7] == ARGV[8]) -- @instance-sees-own
-    and (context == '' or t[5] == context) and state_matches(t)
+  return t[1] and (role == '' or t[3] == role) -- @pool-sees-own
+    and (ARGV[8] == '' or t[4] == ARGV[8]) -- @instance-sees-own
+    and state_matches(t)
 end
 
-local key = context ~= '' and K('by-context:', context) or K('by-client:', client)
+local of = client -- @client-sees-own
+local key = context ~= '' and K('by-context:', of .. ' ' .. context) or K('by-client:', of)
 local start, size = first_after(key, ARGV[5], ARGV[6]), 0
 local rows, total, last, more = {}, 0, { '', '' }, false
 

@@ -34,7 +34,7 @@ if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
 local t = create_task(s, old, extra)
 if s.client ~= '' then
   put(t, 'request', body)
-  call('INCRBY', K('client-bytes:', s.client), #s.input) -- @counts-bytes-of-client
+  call('HINCRBY', K('client-bytes:', s.client), 'inputs', F(#s.input)) -- @counts-bytes-of-client
 end
 remember(key, body, s.id, DAY)
 return named{ task = s.id, created = RAW }

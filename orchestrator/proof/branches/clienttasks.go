@@ -24,9 +24,9 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	kit.OK(t, submit("c", picket.ClientTask{}))
 	kit.Refused(t, submit("d", picket.ClientTask{MaxOpen: 1}), picket.CodeQuota)
 	kit.Refused(t, submit("e", picket.ClientTask{MaxQueue: 1}), picket.CodeQuota)
-	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 1<<40, 0).Err())
+	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:client-bytes:key_client", "inputs", 1<<40).Err())
 	kit.Refused(t, submit("g", picket.ClientTask{}), picket.CodeQuota)
-	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 0, 0).Err())
+	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:client-bytes:key_client", "inputs", 0).Err())
 	for i := range 10_000 {
 		kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:by-client:key_client", kit.ZMember(-1, fmt.Sprint("task_", i))).Err())
 	}
@@ -68,7 +68,7 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	_, err = f.ClientTasks(f.Ctx, picket.ClientTaskQuery{})
 	kit.OK(t, err)
 	f.CancelAll(t)
-	kit.OK(t, f.Raw.Set(f.Ctx, "pk:{default}:client-bytes:key_client", 1000, 0).Err()) // other tasks remain
+	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:client-bytes:key_client", "inputs", 1000).Err()) // other tasks remain
 	f.MoveStoreTime(t, time.Second)
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Millisecond}, 1000)
 	kit.OK(t, err)

@@ -102,7 +102,7 @@ var TaskDamages = []damage{
 		closed, err := s.Task(s.Ctx, s.closed.TaskID)
 		kit.OK(s.t, err)
 		s.rawCommand("HSET", "task:"+s.closed.TaskID, "client", "key_c", "context", "x")
-		for _, key := range []string{"by-client:*", "by-client:key_c", "by-context:x"} {
+		for _, key := range []string{"by-client:*", "by-client:key_c", "by-context:* x", "by-context:key_c x"} {
 			s.rawCommand("ZADD", key, -int64(closed.UpdatedAt), s.closed.TaskID)
 		}
 		s.rawCommand("ZADD", "client-open:key_c", 1, s.closed.TaskID)
