@@ -13,7 +13,7 @@ ROUNDS    ?= 3
 BENCHFILE ?= docs/benchmarks.jsonl
 ONLY      ?=
 # The longest first, so that none of them is left to run alone at the end.
-RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... . ./budget
+RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... ./cmd/scripted-worker/... . ./budget
 
 .DEFAULT_GOAL := help
 .PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc a2adoc soak agents conformance-mcp fuzz lint fmt demo clean
