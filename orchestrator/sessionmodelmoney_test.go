@@ -95,6 +95,11 @@ func (b *modelMoney) begin(w *modelWorld) {
 	w.Store.SetBudgets(b.cap, nil)
 }
 
+// noWakes reports whether a setting is 0, so that no wake is ever paid for.
+func (b *modelMoney) noWakes() bool {
+	return b.limits.Others.Wakes == 0 || b.limits.Namespace == 0 || b.cap != nil && b.cap.USD == 0
+}
+
 // finish keeps the sums of a round. None of its prompts is used after that.
 func (b *modelMoney) finish(m *sessionMachine) {
 	for _, p := range b.prompts {
