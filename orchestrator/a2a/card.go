@@ -15,6 +15,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/labstack/echo/v4"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -197,9 +198,32 @@ func (x *exchange) flatCard() flatCard {
 		Protocol:     "a2a",
 		Capabilities: capabilities,
 		Provider:     "picket",
+		SandboxLevel: x.sandboxLevel(),
 		CostModel:    costModel{Type: "self-reported"},
 		Endpoints:    map[string]string{"submitTask": path + "/tasks", "health": path + "/health"},
 	}
+}
+
+// sandboxLevels are the levels of RFC-001 for the ways to hold the processes of an agent together.
+var sandboxLevels = map[string]int{
+	picket.ContainmentGroup:     1,
+	picket.ContainmentSubreaper: 2,
+	picket.ContainmentCgroup:    3,
+}
+
+// sandboxLevel is how the adapter of the instance holds its processes, as it said when it registered. It is 0, which
+// stands for nothing known, at the endpoint of a pool: its agents can differ.
+func (x *exchange) sandboxLevel() int {
+	if x.instance == nil {
+		return 0
+	}
+	var about struct {
+		Containment string `json:"containment"`
+	}
+	if stdjson.Unmarshal(x.instance.Metadata, &about) != nil {
+		return 0
+	}
+	return sandboxLevels[about.Containment]
 }
 
 // params is the card as the parameters of an extension.

@@ -26,7 +26,8 @@ func (f *fixture) instance(t *testing.T, id string) *a2aclient.Client {
 
 func (f *fixture) register(t *testing.T, id, role string) picket.Agent {
 	t.Helper()
-	a, err := f.Register(t.Context(), operator, picket.Registration{AgentID: id, RoleID: role})
+	a, err := f.Register(t.Context(), operator, picket.Registration{AgentID: id, RoleID: role,
+		Metadata: picket.RawJSON(`{"containment":"cgroup"}`)})
 	must(t, err)
 	return a
 }
@@ -124,7 +125,8 @@ func TestTheHealthOfAnInstance(t *testing.T) {
 		}
 		res, body := f.get(t, "/agents/builder/instances/one/.well-known/agent-card.json", f.client,
 			http.Header{"Accept": {"application/vnd.picket.agent-card+json"}})
-		if res.StatusCode != 200 || !strings.Contains(body, `"agentId":"one/`) {
+		if res.StatusCode != 200 || !strings.Contains(body, `"agentId":"one/`) ||
+			!strings.Contains(body, `"sandboxLevel":3`) {
 			t.Errorf("card: %d %s", res.StatusCode, body)
 		}
 		_, err := f.ChangeAgent(t.Context(), operator, a.AgentID, nil,
