@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
@@ -173,6 +174,24 @@ func TestLimitsOfClients(t *testing.T) {
 		kit.OK(t, err)
 		_, err = submit("key_a", 2, 10)
 		kit.OK(t, err)
+	})
+}
+
+// What an agent delegates at an endpoint waits in the queue of the pool like the tasks of clients. A repetition makes
+// nothing new, so it is not refused.
+func TestDelegatedTasksFillTheQueueOfAPool(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.MustSubmit(t, picket.TaskSpec{Title: "root"})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		delegate := func(key string) error {
+			_, err := f.Delegate(f.Ctx, h, key, picket.Subtask{Title: "part", Role: "builder",
+				BudgetEnvelope: &budget.Envelope{Tokens: 1},
+				Client:         &picket.ClientTask{Role: "builder", ContextID: "c1", MessageID: key, MaxQueue: 1}})
+			return err
+		}
+		kit.OK(t, delegate("m1"))
+		kit.Refused(t, delegate("m2"), picket.CodeQuota)
+		kit.OK(t, delegate("m1"))
 	})
 }
 

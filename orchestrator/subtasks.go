@@ -88,9 +88,13 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		return picket.Delegated{}, err
 	}
 	fields[laneArg] = lane
+	maxQueue := 0
+	if spec.Client != nil {
+		maxQueue = spec.Client.MaxQueue
+	}
 	args := append([]any{requestKey, contentHash(string(body)), describeCall("delegate_subtask", s.Title),
 		picket.MaxDepth,
-		picket.MaxFanOut, e.quotas().Subtasks}, fields...)
+		picket.MaxFanOut, e.quotas().Subtasks}, append(fields, maxQueue)...)
 	r := e.runHeld(ctx, held, "delegate", args...)
 	var made struct {
 		Task      string          `reply:"task"`

@@ -144,7 +144,7 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	}
 	id := "task_" + ulid.Make().String()
 	if spec.Client != nil && spec.Client.TaskID != "" {
-		id = ClientTaskID(by.Actor, spec.Client.Role, spec.Client.TaskID)
+		id = ClientTaskID(by.Actor, spec.Client.TaskID)
 	}
 	fields, err := e.specArgs(id, by.Actor, spec)
 	if err != nil {
@@ -179,9 +179,9 @@ func (e *Engine) normalize(spec *picket.TaskSpec) error {
 	return spec.Normalize()
 }
 
-// ClientTaskID is the id of the task that a client has submitted to a pool under an id of its own.
-func ClientTaskID(client, role, id string) string {
-	sum := sha256.Sum256([]byte(client + "\x00" + role + "\x00" + id))
+// ClientTaskID is the id of the task that a client has submitted under an id of its own.
+func ClientTaskID(client, id string) string {
+	sum := sha256.Sum256([]byte(client + "\x00" + id))
 	return "task_" + ulid.ULID(sum[:16]).String()
 }
 

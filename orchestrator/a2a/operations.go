@@ -187,10 +187,10 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
 	}
 	by := x.caller()
-	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID)
+	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID, pool.Role)
 	switch {
 	case s.taskID != "":
-		by.Idempotency.Key = digest(x.who.KeyID, "a2a task", pool.Role, s.taskID)
+		by.Idempotency.Key = digest(x.who.KeyID, "a2a task", s.taskID)
 	case s.messageID != "":
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
@@ -259,8 +259,8 @@ func (x *exchange) task(ctx context.Context, id string) (t picket.Task, err erro
 	if picket.CheckID("id", "task", id) == nil {
 		t, err = x.visibleTask(ctx, id)
 	}
-	if errors.Is(err, protocol.ErrTaskNotFound) && x.pool != nil && id != "" && !x.isPeer() {
-		t, err = x.visibleTask(ctx, orchestrator.ClientTaskID(x.who.KeyID, x.pool.Role, id))
+	if errors.Is(err, protocol.ErrTaskNotFound) && id != "" && !x.isPeer() {
+		t, err = x.visibleTask(ctx, orchestrator.ClientTaskID(x.who.KeyID, id))
 	}
 	return t, err
 }

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -84,6 +85,10 @@ func (x *exchange) delegate(ctx context.Context, spec picket.TaskSpec, requestKe
 		Review:         spec.Review,
 		Client:         spec.Client,
 	})
+	if errors.Is(err, picket.CodeBudgetExceeded) {
+		err = picket.Refuse(picket.CodeBudgetExceeded, "Do the work in this task, or ask a person for more money.",
+			"the budget of this task has too little left for a subtask").WithCause(err)
+	}
 	if err != nil {
 		return picket.Task{}, err
 	}
@@ -91,13 +96,16 @@ func (x *exchange) delegate(ctx context.Context, spec picket.TaskSpec, requestKe
 }
 
 // share is the envelope of a subtask: at most what the pool allows for a task, and at most half of what the caller's
-// task has left, so that the caller can go on.
+// task has left, so that the caller can go on. It is never without money that the pool works for: if the caller's task
+// has nothing left, the engine refuses the subtask.
 func share(most *budget.Envelope, left budget.Envelope) *budget.Envelope {
-	half := budget.Envelope{Tokens: left.Tokens / 2, USD: left.USD / 2}
 	if most == nil {
-		return &half
+		most = new(budget.Default())
 	}
-	return &budget.Envelope{Tokens: min(most.Tokens, half.Tokens), USD: min(most.USD, half.USD)}
+	return &budget.Envelope{
+		Tokens: min(most.Tokens, max(left.Tokens/2, 1)),
+		USD:    min(most.USD, max(left.USD/2, 1)),
+	}
 }
 
 // checkPeer refuses a peer whose lease does not hold any more, and a task that is not a subtask of its own.

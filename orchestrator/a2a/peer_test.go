@@ -164,6 +164,37 @@ func TestARingOfPeersComesToAnEnd(t *testing.T) {
 	})
 }
 
+// A peer waits in the queue of a pool like any client, and a task without money gets no subtask. What was made before
+// is answered again all the same.
+func TestAPeerIsBoundedLikeAClient(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, err := f.Submit(t.Context(), operator, picket.TaskSpec{Title: "root", Role: "builder",
+			BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: budget.Money(1)}})
+		must(t, err)
+		token, _ := f.leaseToken(t)
+		tester := func(messageID string) string {
+			return f.rpcAt(t, "/agents/tester", token, "SendMessage",
+				map[string]any{"configuration": map[string]any{"returnImmediately": true},
+					"message": map[string]any{"messageId": messageID, "role": "ROLE_USER",
+						"parts": []any{map[string]any{"text": "check this"}}}})
+		}
+		made := tester("m1")
+		if !strings.Contains(made, "TASK_STATE_SUBMITTED") {
+			t.Fatalf("the first message: %s", made)
+		}
+		if refused := tester("m2"); !strings.Contains(refused, "QUOTA_EXCEEDED") {
+			t.Errorf("a message to a full queue: %s", refused)
+		}
+		_, err = f.peer(t, token).SendMessage(t.Context(), atOnce(send("and this")))
+		if err == nil || !strings.Contains(err.Error(), "too little left") {
+			t.Errorf("a message of a task without money: %v", err)
+		}
+		if again := tester("m1"); !strings.Contains(again, "TASK_STATE_SUBMITTED") {
+			t.Errorf("the first message again: %s", again)
+		}
+	})
+}
+
 // The credential of an agent session is refused, and so is a forged lease token.
 func TestOtherCredentialsOpenNoEndpoint(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

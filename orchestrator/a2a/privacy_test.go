@@ -19,9 +19,15 @@ import (
 // rpc calls a method at the endpoint of the pool builder, and returns the answer.
 func (f *fixture) rpc(t *testing.T, key, method string, params any) string {
 	t.Helper()
+	return f.rpcAt(t, "/agents/builder", key, method, params)
+}
+
+// rpcAt calls a method of JSON-RPC at an endpoint, and returns the body of the answer.
+func (f *fixture) rpcAt(t *testing.T, endpoint, key, method string, params any) string {
+	t.Helper()
 	body, err := stdjson.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	must(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/agents/builder/a2a",
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+endpoint+"/a2a",
 		bytes.NewReader(body))
 	must(t, err)
 	req.Header.Set("Authorization", "Bearer "+key)

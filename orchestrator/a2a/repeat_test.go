@@ -115,6 +115,11 @@ func TestAClientNamesItsTask(t *testing.T) {
 			if res.StatusCode != http.StatusAccepted || !strings.Contains(got, `"id":"`+made+`"`) {
 				t.Errorf("the task %s is %s, and is shown as %.200s", id, made, got)
 			}
+			// The id is the client's at every endpoint, so the orchestrator knows it too.
+			shown := f.rpcAt(t, "", f.other, "GetTask", map[string]any{"id": id})
+			if !strings.Contains(shown, `"id":"`+made+`"`) {
+				t.Errorf("the orchestrator shows the task %s as %.200s", id, shown)
+			}
 		}
 	})
 }

@@ -8,6 +8,14 @@ local function queued_in_lane(lane)
   return call('ZCARD', K('lane:', lane)) + num(call('HGET', K('late'), lane))
 end
 
+-- check_pool_queue returns the refusal of a task for a pool in whose queue max_queue tasks wait. The limit 0 refuses
+-- nothing.
+local function check_pool_queue(lane, max_queue)
+  if max_queue > 0 and queued_in_lane(lane) >= max_queue then -- @bounds-queue-of-pool
+    return refuse('quota_exceeded', 'quota', 'pool_queue', 'limit', F(max_queue))
+  end
+end
+
 -- check_client_limits returns the refusal of a task of a client that has too many open tasks, or for whose pool too
 -- many wait. The limit 0 refuses nothing.
 local function check_client_limits(s, max_open, max_queue)
@@ -22,7 +30,5 @@ local function check_client_limits(s, max_open, max_queue)
   if bytes + #s.input > MAX_CLIENT_BYTES then -- @bounds-bytes-of-client
     return refuse('quota_exceeded', 'quota', 'client_bytes', 'limit', F(MAX_CLIENT_BYTES))
   end
-  if max_queue > 0 and queued_in_lane(s.lane) >= max_queue then -- @bounds-queue-of-pool
-    return refuse('quota_exceeded', 'quota', 'pool_queue', 'limit', F(max_queue))
-  end
+  return check_pool_queue(s.lane, max_queue)
 end

@@ -1,9 +1,9 @@
--- needs: create fence money nudge queue quota toolcalls unread
+-- needs: client create fence money nudge queue quota toolcalls unread
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, most in a tree,
---   then the subtask's spec (25 values)
+--   then the subtask's spec (25 values), most tasks in the queue of its pool (0 refuses nothing)
 -- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or ''),
 --   unread
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
@@ -31,6 +31,8 @@ if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limi
 local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
 if no then return no end
 if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
+no = check_pool_queue(s.lane, num(ARGV[36])) -- @bounds-queue-for-peers
+if no then return no end
 no = check_covered(s) -- @carved-is-covered
 if no then return no end
 

@@ -14,6 +14,7 @@ var clientMutants = []mutant{
 		[]edit{{"instance-lives", "return a.incarnation == t.instance_number"}}},
 	{"an instance shows the tasks of others", []edit{{"instance-sees-own", ""}}},
 	{"the queue of a pool is not bounded", []edit{{"bounds-queue-of-pool", "if false then"}}},
+	{"a subtask does not count in the queue of a pool", []edit{{"bounds-queue-for-peers", ""}}},
 	{"a client sees the tasks of others", []edit{{"client-sees-own", "local of = '*'"}}},
 	{"a pool shows the tasks of others", []edit{{"pool-sees-own", "return t[1]"}}},
 	{"retention keeps tasks of clients listed", []edit{{"forgets-for-client", ""}}},

@@ -28,6 +28,7 @@ var findingTests = map[string]string{
 	"a task for an instance waits for one that is gone":                  "TestATaskIsKeptForItsInstance",
 	"an instance shows the tasks of others":                              "TestATaskIsKeptForItsInstance",
 	"the queue of a pool is not bounded":                                 "TestLimitsOfClients",
+	"a subtask does not count in the queue of a pool":                    "TestDelegatedTasksFillTheQueueOfAPool",
 	"a client sees the tasks of others":                                  "TestTasksOfClients",
 	"a pool shows the tasks of others":                                   "TestTasksOfClients",
 	"retention keeps tasks of clients listed":                            "TestTasksOfClients",
