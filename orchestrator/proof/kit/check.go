@@ -178,6 +178,8 @@ func InspectAll(ctx context.Context, e *orchestrator.Engine, repair bool) ([]pic
 // FencedEvents are written by what the holder of a lease does.
 var FencedEvents = map[string]bool{
 	picket.EventTaskProgress:  true,
+	picket.EventTaskArtifact:  true,
+	picket.EventTaskStatus:    true,
 	picket.EventTaskReview:    true,
 	picket.EventTaskCompleted: true,
 	picket.EventTaskHandoff:   true,

@@ -76,7 +76,8 @@ type EventData struct {
 }
 
 // nonMovingEvents are the events that move no task.
-var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventWriteRefused, picket.EventHandoffClaimed,
+var nonMovingEvents = []string{picket.EventTaskProgress, picket.EventTaskArtifact, picket.EventTaskStatus,
+	picket.EventWriteRefused, picket.EventHandoffClaimed,
 	picket.EventHandoffOverdue, picket.EventHandoffReminder, picket.EventReviewReminder,
 	picket.EventPaused, picket.EventResumed, picket.EventKeyCreated, picket.EventKeyRevoked, picket.EventLoginOpened,
 	picket.EventLoginClosed, picket.EventRunLaunched,

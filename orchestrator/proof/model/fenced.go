@@ -133,12 +133,17 @@ func (m *model) report(h modelCredential, request, content string) (seq, nudge i
 		return 0, 0, code
 	}
 	t.reports++
-	if request != "" {
-		r.seen = append([]modelReport{{request, content, t.reports}}, r.seen...)
-		r.seen = r.seen[:min(len(r.seen), 32)]
-	}
+	r.remember(modelReport{request, content, t.reports})
 	m.emit(picket.EventTaskProgress, t.id)
 	return t.reports, nudge, ""
+}
+
+// remember keeps the answers to the last 32 requests that have an id.
+func (r *modelRun) remember(answer modelReport) {
+	if answer.request != "" {
+		r.seen = append([]modelReport{answer}, r.seen...)
+		r.seen = r.seen[:min(len(r.seen), 32)]
+	}
 }
 
 func (m *model) complete(h modelCredential, content string, how picket.Children) (string, picket.Code) {
@@ -168,12 +173,29 @@ func (m *model) fail(h modelCredential, reason string, retryable bool) (string, 
 		m.end(r, picket.RunFailed, picket.ExitAgentFailed)
 		m.emit(picket.EventLeaseFailed, t.id)
 		state := string(m.after(r, picket.ExitAgentFailed, retryable))
-		if t.ever {
-			m.cancelChildren(t)
-			t.delegated, t.batches = 0, t.batches+1
-		}
+		m.failChildren(t)
 		return state
 	})
+}
+
+// decline fails the task at once, whatever its retry policy is.
+func (m *model) decline(h modelCredential, reason string) (string, picket.Code) {
+	return m.closing(h, "fail", reason+" rejected", true, func(t *modelTask, r *modelRun) string {
+		m.end(r, picket.RunFailed, picket.ExitRejected)
+		m.emit(picket.EventLeaseFailed, t.id)
+		t.state = picket.TaskFailed
+		m.endMoney(t)
+		m.failChildren(t)
+		return string(t.state)
+	})
+}
+
+// failChildren ends what a task has delegated whose run gave up.
+func (m *model) failChildren(t *modelTask) {
+	if t.ever {
+		m.cancelChildren(t)
+		t.delegated, t.batches = 0, t.batches+1
+	}
 }
 
 func (m *model) release(h modelCredential, class picket.ExitClass, code string) (string, picket.Code) {

@@ -100,8 +100,11 @@ func (x *machine) spec() (picket.TaskSpec, modelSpec, int64) {
 func (x *machine) submit() {
 	o, by := x.once("submit")
 	s, ms, ready := x.spec()
-	if x.chance("fixes", 10) {
+	switch {
+	case x.chance("fixes", 10):
 		s.Fixes = x.pick("fixes", x.m.ids, kit.NoTask)
+	case x.chance("client", 30):
+		x.asClient(by.Actor, &s, &ms)
 	}
 	x.submitBy(o, by, s, ms, ready)
 }

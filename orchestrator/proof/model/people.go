@@ -13,6 +13,12 @@ func (m *model) submit(o requestID, id string, s modelSpec, ready int64, fixes s
 	if was, code, again := m.once(o); again {
 		return first(was), code
 	}
+	if t := m.clientTask(s.client); t != nil { // whose request was forgotten, or had another key
+		if t.client.request != o.body {
+			return "", picket.CodeIdempotencyConflict
+		}
+		return t.id, ""
+	}
 	of := source{fixes: fixes}
 	if fixes != "" {
 		t := m.tasks[fixes]
@@ -23,6 +29,12 @@ func (m *model) submit(o requestID, id string, s modelSpec, ready int64, fixes s
 			return "", picket.CodeStateConflict
 		}
 		of.run = t.processRun()
+	}
+	if s.client.key != "" {
+		s.client.request = o.body
+		if code := m.clientLimits(s); code != "" {
+			return "", code
+		}
 	}
 	m.create(id, s, ready, of, "")
 	m.remember(o, day, id)
@@ -122,6 +134,7 @@ func (m *model) retry(o requestID, tid, fresh string) (string, picket.Code) {
 		return "", picket.CodeStateConflict
 	case t.state.Terminal():
 		above, s := m.openParent(t), t.modelSpec
+		s.client = modelClient{} // the new task is that of the operator
 		s.envelope = m.envs[tid].whole
 		if above != "" && m.lacks(above, s.envelope) {
 			return "", picket.CodeBudgetExceeded

@@ -94,6 +94,7 @@ type modelSpec struct {
 	unreviewed  bool // escalate: fail; review: none
 	byParent    bool // review: parent
 	envelope    budget.Envelope
+	client      modelClient
 }
 
 type modelTask struct {
@@ -126,6 +127,7 @@ type modelTask struct {
 	inReview int64    // since when, by the server's clock
 	modelTree
 	modelBundles
+	modelEmissions
 }
 
 type modelRun struct {
