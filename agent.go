@@ -132,6 +132,8 @@ type Pool struct {
 	CurrentLoad        int         `json:"current_load"`       // as their last heartbeats reported
 	AvailableCapacity  int         `json:"available_capacity"` // MaxConcurrentTasks - CurrentLoad
 	Advisory           *PoolAdvice `json:"advisory"`
+	// Capabilities are those of its active members, in order. Cards of A2A endpoints show them; RFC-0016 does not.
+	Capabilities []string `json:"-"`
 }
 
 // Living is how many members of the pool are neither dead nor deregistered.

@@ -327,6 +327,7 @@ type poolView struct {
 	Role    string            `reply:"role"`
 	Max     int64             `reply:"max"`
 	Load    int64             `reply:"load"`
+	Caps    string            `reply:"caps"`
 	Members map[string]string `reply:"members"` // by status, in the first part
 }
 
@@ -339,6 +340,9 @@ func (v poolView) addTo(pools []picket.Pool) []picket.Pool {
 	p.MaxConcurrentTasks += int(v.Max)
 	p.CurrentLoad += int(v.Load)
 	p.AvailableCapacity = p.MaxConcurrentTasks - p.CurrentLoad
+	p.Capabilities = append(p.Capabilities, splitTags(v.Caps)...)
+	slices.Sort(p.Capabilities)
+	p.Capabilities = slices.Compact(p.Capabilities)
 	for status, n := range v.Members {
 		p.Members[picket.AgentStatus(status)] = int(store.ParseInt(n))
 	}

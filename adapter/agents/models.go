@@ -23,12 +23,13 @@ func (e *Setup) credential() picket.Secret {
 // Metered reports whether all model calls of the agent go through the tool proxy, as far as the adapter arranges
 // that. It is known after [Setup.ProbeModels]. An agent that can choose among several vendors is never metered.
 func (e *Setup) Metered() bool {
-	vendor := e.preset.onlyVendor()
+	vendor := e.preset.Vendor()
 	return vendor != "" && e.models[vendor]
 }
 
-// onlyVendor is the vendor that such an agent calls and the tool proxy can serve; empty: there is none, or several.
-func (p Preset) onlyVendor() string {
+// Vendor is the vendor of models that such an agent calls and the tool proxy can serve; empty: there is none, or
+// several.
+func (p Preset) Vendor() string {
 	probes := p.spec().proxyProbes
 	if len(probes) != 1 {
 		return ""
@@ -42,7 +43,7 @@ func (p Preset) onlyVendor() string {
 // MeteredAt asks a tool proxy, without a credential, whether it serves the vendor of such an agent. known is false if
 // the proxy did not answer that.
 func (p Preset) MeteredAt(ctx context.Context, client *http.Client, proxyURL string) (metered, known bool) {
-	vendor := p.onlyVendor()
+	vendor := p.Vendor()
 	if vendor == "" {
 		return false, true
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"path/filepath"
+
+	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -32,9 +35,15 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 		Rates:        rates,
 		AllowedHosts: h.hosts(),
 		Log:          h.log,
+		PriceVersion: func() string { return h.prices.current().Version },
 	}
 	for _, p := range pools {
-		cfg.Pools = append(cfg.Pools, endpointPool(p))
+		pool := endpointPool(p)
+		if llm := h.cfg.Tools.LLM; pool.Vendor == "anthropic" && llm.Anthropic == nil ||
+			pool.Vendor == "openai" && llm.OpenAI == nil {
+			pool.Vendor = ""
+		}
+		cfg.Pools = append(cfg.Pools, pool)
 	}
 	return a2a.New(cfg)
 }
@@ -43,6 +52,12 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 func endpointPool(p settings.A2APool) a2a.Pool {
 	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, Card: a2a.CardText(p.Card),
 		Skills: map[string]a2a.Skill{}}
+	switch preset := agents.Preset(p.Preset); {
+	case preset != "" && preset != agents.PresetExec:
+		pool.Provider, pool.Vendor = p.Preset, preset.Vendor()
+	case len(p.Command) > 0:
+		pool.Provider = filepath.Base(p.Command[0])
+	}
 	for _, tag := range p.Capabilities {
 		pool.Skills[tag] = a2a.Skill{}
 	}

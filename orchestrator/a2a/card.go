@@ -44,8 +44,11 @@ type flatCard struct {
 	Endpoints    map[string]string `json:"endpoints"`
 }
 
+// costModel says how the costs of a task come to be known.
 type costModel struct {
-	Type string `json:"type"`
+	Type         string `json:"type"`                   // metered or self-reported
+	Provider     string `json:"provider,omitempty"`     // the vendor of the models, if metered
+	PriceVersion string `json:"priceVersion,omitempty"` // the price list in force, if metered
 }
 
 // serveCard answers the card: that of A2A, or the flat one of RFC-001 to a client that asks for it.
@@ -53,10 +56,14 @@ func serveCard(x *exchange) error {
 	if err := x.checkLease(x.Request().Context()); err != nil {
 		return err
 	}
-	var card any = x.card()
+	skills, err := x.skills(x.Request().Context())
+	if err != nil {
+		return err
+	}
+	var card any = x.card(skills)
 	kind := echo.MIMEApplicationJSON
 	if !x.anonymous && web.Accepts(x.Request(), flatCardType) {
-		card, kind = x.flatCard(), flatCardType
+		card, kind = x.flatCard(skills), flatCardType
 	}
 	raw, err := stdjson.Marshal(card)
 	if err != nil {
@@ -90,12 +97,16 @@ func (x *exchange) extendedCard(ctx context.Context) (*protocol.AgentCard, error
 	if !x.server.cfg.PublicCards {
 		return nil, unsupported("the card needs a key already, so there is no extended one")
 	}
-	return x.card(), nil
+	skills, err := x.skills(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return x.card(skills), nil
 }
 
 // card is the card of the endpoint. Without a key it has the name, the description, the skills, and how to
 // authenticate.
-func (x *exchange) card() *protocol.AgentCard {
+func (x *exchange) card(skills []protocol.AgentSkill) *protocol.AgentCard {
 	text := x.cardText()
 	url := x.base() + "/a2a"
 	card := &protocol.AgentCard{
@@ -109,7 +120,7 @@ func (x *exchange) card() *protocol.AgentCard {
 		Capabilities:       protocol.AgentCapabilities{Streaming: true, ExtendedAgentCard: x.server.cfg.PublicCards},
 		DefaultInputModes:  defaultModes,
 		DefaultOutputModes: defaultModes,
-		Skills:             x.skills(),
+		Skills:             skills,
 		SecuritySchemes: protocol.NamedSecuritySchemes{keyScheme: protocol.APIKeySecurityScheme{
 			Location:    protocol.APIKeySecuritySchemeLocationHeader,
 			Name:        "X-API-Key",
@@ -127,7 +138,7 @@ func (x *exchange) card() *protocol.AgentCard {
 	card.Capabilities.Extensions = []protocol.AgentExtension{{
 		URI:         extensionURI,
 		Description: "The agent card of RFC-001.",
-		Params:      x.flatCard().params(),
+		Params:      x.flatCard(skills).params(),
 	}}
 	return card
 }
@@ -146,23 +157,24 @@ func (x *exchange) cardText() CardText {
 	return text
 }
 
-// skills are those of the pool, by tag. Those of the orchestrator are the pools.
-func (x *exchange) skills() []protocol.AgentSkill {
-	list := []protocol.AgentSkill{}
+// skills are those of the endpoint. Those of the orchestrator are the pools, and those of a pool are capabilities: what
+// the settings name, and what agents offer that live. Which agents there are is not public. A pool without any has one
+// skill, its role.
+func (x *exchange) skills(ctx context.Context) ([]protocol.AgentSkill, error) {
 	if x.pool == nil {
-		for _, p := range x.usablePools() {
-			of := exchange{server: x.server, pool: p}
-			list = append(list, protocol.AgentSkill{ID: p.Role, Name: of.cardText().Name,
-				Description: of.cardText().Description, Tags: []string{p.Role}})
-		}
-		return list
+		return x.poolSkills(), nil
 	}
-	if len(x.pool.Skills) == 0 {
+	tags, err := x.capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(tags) == 0 {
 		text := x.cardText()
 		return []protocol.AgentSkill{{ID: x.pool.Role, Name: text.Name, Description: text.Description,
-			Tags: []string{x.pool.Role}}}
+			Tags: []string{x.pool.Role}}}, nil
 	}
-	for _, tag := range slices.Sorted(maps.Keys(x.pool.Skills)) {
+	var list []protocol.AgentSkill
+	for _, tag := range tags {
 		s := x.pool.Skills[tag]
 		list = append(list, protocol.AgentSkill{
 			ID:          tag,
@@ -174,11 +186,41 @@ func (x *exchange) skills() []protocol.AgentSkill {
 			OutputModes: s.OutputModes,
 		})
 	}
+	return list, nil
+}
+
+// poolSkills has a skill for each pool that the caller may use.
+func (x *exchange) poolSkills() []protocol.AgentSkill {
+	list := []protocol.AgentSkill{}
+	for _, p := range x.usablePools() {
+		of := exchange{server: x.server, pool: p}
+		list = append(list, protocol.AgentSkill{ID: p.Role, Name: of.cardText().Name,
+			Description: of.cardText().Description, Tags: []string{p.Role}})
+	}
 	return list
 }
 
+// capabilities are those of the pool or of the instance, in order.
+func (x *exchange) capabilities(ctx context.Context) ([]string, error) {
+	if x.instance != nil {
+		return slices.Sorted(slices.Values(x.instance.Capabilities)), nil
+	}
+	tags := slices.Collect(maps.Keys(x.pool.Skills))
+	if !x.anonymous {
+		pools, err := x.engine.Pools(ctx, x.pool.Role, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range pools {
+			tags = append(tags, p.Capabilities...)
+		}
+	}
+	slices.Sort(tags)
+	return slices.Compact(tags), nil
+}
+
 // flatCard is the card of RFC-001.
-func (x *exchange) flatCard() flatCard {
+func (x *exchange) flatCard(skills []protocol.AgentSkill) flatCard {
 	id := "picket"
 	if x.pool != nil {
 		id = x.pool.Role
@@ -187,7 +229,7 @@ func (x *exchange) flatCard() flatCard {
 		id = fmt.Sprintf("%s/%d", x.instance.AgentID, x.instance.Incarnation)
 	}
 	capabilities := []string{}
-	for _, s := range x.skills() {
+	for _, s := range skills {
 		capabilities = append(capabilities, s.ID)
 	}
 	path := "/a2a"
@@ -197,11 +239,25 @@ func (x *exchange) flatCard() flatCard {
 		Version:      x.server.cfg.Version,
 		Protocol:     "a2a",
 		Capabilities: capabilities,
-		Provider:     "picket",
+		Provider:     x.provider(),
 		SandboxLevel: x.sandboxLevel(),
-		CostModel:    costModel{Type: "self-reported"},
+		CostModel:    x.costModel(),
 		Endpoints:    map[string]string{"submitTask": path + "/tasks", "health": path + "/health"},
 	}
+}
+
+func (x *exchange) provider() string {
+	if x.pool == nil {
+		return "picket"
+	}
+	return cmp.Or(x.pool.Provider, "picket")
+}
+
+func (x *exchange) costModel() costModel {
+	if x.pool == nil || x.pool.Vendor == "" {
+		return costModel{Type: "self-reported"}
+	}
+	return costModel{Type: "metered", Provider: x.pool.Vendor, PriceVersion: x.server.cfg.PriceVersion()}
 }
 
 // sandboxLevels are the levels of RFC-001 for the ways to hold the processes of an agent together.

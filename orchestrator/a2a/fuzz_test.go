@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	stdjson "encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 )
 
 // answer is what the server answers to a request of the client within a moment, so that a request which waits ends.
@@ -84,6 +87,43 @@ func FuzzREST(f *testing.F) {
 		// 503 is the answer to a request that waited when its time was over.
 		if w.Code >= 500 && w.Code != 503 || w.Code == 200 && w.Body.Len() == 0 {
 			t.Fatalf("%d %q?%s: %d %s", method%3, path, query, w.Code, w.Body)
+		}
+	})
+}
+
+// FuzzCard asks for cards with any headers and any name of an instance: each answer is a card, an error in JSON, or
+// nothing when the client has the card already.
+func FuzzCard(f *testing.F) {
+	store, stop := rig.Memory()
+	f.Cleanup(stop)
+	p := newFixture(f, store, func(c *a2a.Config) { c.PublicCards = true })
+	_, err := p.Register(f.Context(), operator, picket.Registration{AgentID: "one", RoleID: "builder"})
+	must(f, err)
+	f.Add(true, "one", "application/vnd.picket.agent-card+json", `"x", W/"y"`, "localhost")
+	f.Add(false, "", "*/*;q=0", "*", "evil.example")
+	f.Add(true, "a/../b", "text/html", "", "[::1]:80")
+	f.Fuzz(func(t *testing.T, withKey bool, instance, accept, match, host string) {
+		r := httptest.NewRequest("GET", "http://localhost/", nil)
+		r.URL.Path = "/agents/builder/.well-known/agent-card.json"
+		if instance != "" {
+			r.URL.Path = "/agents/builder/instances/" + instance + "/.well-known/agent-card.json"
+		}
+		r.Header = http.Header{"Accept": {accept}, "If-None-Match": {match}}
+		r.Host = host
+		if withKey {
+			r.Header.Set("X-API-Key", p.client)
+		}
+		w := httptest.NewRecorder()
+		p.server.ServeHTTP(w, r)
+		if w.Code == http.StatusNotModified && w.Body.Len() == 0 {
+			return
+		}
+		var answer map[string]any
+		if w.Code >= 500 || stdjson.Unmarshal(w.Body.Bytes(), &answer) != nil {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		if w.Code == http.StatusOK && (answer["name"] == nil || !withKey && answer["capabilities"] == nil) {
+			t.Fatalf("not a card: %s", w.Body)
 		}
 	})
 }

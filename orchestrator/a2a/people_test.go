@@ -4,6 +4,7 @@ import (
 	stdjson "encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,5 +174,56 @@ func TestCards(t *testing.T) {
 				t.Errorf("the orchestrator: %d %s", res.StatusCode, body)
 			}
 		})
+	}
+}
+
+// The skills of a pool are what the settings name and what its living agents offer. Those of one agent are its own.
+func TestACardShowsWhatLivingAgentsOffer(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		skills := func(path string) (ids []string) {
+			var card protocol.AgentCard
+			_, body := f.get(t, path+"/.well-known/agent-card.json", f.client, nil)
+			must(t, stdjson.Unmarshal([]byte(body), &card))
+			for _, s := range card.Skills {
+				ids = append(ids, s.ID)
+			}
+			return ids
+		}
+		for id, capabilities := range map[string][]string{"one": {"rust/1.80", "go"}, "two": {"sql"}} {
+			_, err := f.Register(t.Context(), operator, picket.Registration{AgentID: id, RoleID: "builder",
+				Capabilities: capabilities})
+			must(t, err)
+		}
+		for path, want := range map[string][]string{
+			"/agents/builder":               {"go", "rust/1.80", "sql"},
+			"/agents/builder/instances/two": {"sql"},
+		} {
+			if got := skills(path); !slices.Equal(got, want) {
+				t.Errorf("%s has the skills %v, want %v", path, got, want)
+			}
+		}
+		f.deregister(t, "two")
+		if got := skills("/agents/builder"); !slices.Equal(got, []string{"go", "rust/1.80"}) {
+			t.Errorf("after one has left: %v", got)
+		}
+	})
+}
+
+// The card of RFC-001 says what the agents run, and how their costs come to be known.
+func TestACardSaysWhatAgentsRunAndCost(t *testing.T) {
+	f := onMemory(t, func(c *a2a.Config) {
+		c.Pools[0].Provider, c.Pools[0].Vendor = "claude", "anthropic"
+		c.PriceVersion = func() string { return "p1" }
+	})
+	for path, want := range map[string]string{
+		"/agents/builder": `"provider":"claude","sandboxLevel":0,` +
+			`"costModel":{"type":"metered","provider":"anthropic","priceVersion":"p1"}`,
+		"/agents/tester": `"provider":"picket","sandboxLevel":0,"costModel":{"type":"self-reported"}`,
+	} {
+		_, body := f.get(t, path+"/.well-known/agent-card.json", f.other,
+			http.Header{"Accept": {"application/vnd.picket.agent-card+json"}})
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: %s, want %s", path, body, want)
+		}
 	}
 }

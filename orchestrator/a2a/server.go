@@ -44,6 +44,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// StreamsPerKey is how many streams and waiting sends one key may have open in this process. Defaults to 1,024.
 	StreamsPerKey int
+	// PriceVersion names the price list in force. Required if a pool has a Vendor.
+	PriceVersion func() string
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 }
@@ -67,6 +69,11 @@ type Pool struct {
 	// Skills describe what its agents can do, by capability. An empty description has defaults. A pool without any
 	// has one skill, its role.
 	Skills map[string]Skill
+	// Provider is the coding agent or the program that its agents run. Defaults to "picket".
+	Provider string
+	// Vendor is the vendor of models whose calls go through the tool proxy, where they are priced. It is empty if the
+	// agents report what they spend.
+	Vendor string
 }
 
 // CardText is what people have written for a card. Empty members have defaults, or are left out.

@@ -67,6 +67,8 @@ type A2APool struct {
 	MaxQueue int // tasks that may wait in the queue of the pool, 1 to 100,000
 	// Capabilities are what its workers offer.
 	Capabilities []string
+	Preset       string   // of the coding agent that its workers start, or "" or exec
+	Command      []string // what they start otherwise; empty: an adapter of another kind
 	Card         Card
 	Skills       map[string]Skill // by capability; a capability that nothing describes has none
 }
@@ -76,8 +78,8 @@ func (s Settings) A2APools() (pools []A2APool) {
 	for _, e := range s.AgentEntries() {
 		if e.A2A.Enabled {
 			pools = append(pools, A2APool{Agent: e.Name, Role: e.Role(), Task: s.a2aTaskOf(e),
-				MaxQueue: *e.A2A.MaxQueue, Capabilities: slices.Clone(e.Capabilities), Card: e.Card,
-				Skills: maps.Clone(e.Skills)})
+				MaxQueue: *e.A2A.MaxQueue, Capabilities: slices.Clone(e.Capabilities), Preset: e.Launch.Preset,
+				Command: slices.Clone(e.Launch.Command), Card: e.Card, Skills: maps.Clone(e.Skills)})
 		}
 	}
 	return pools

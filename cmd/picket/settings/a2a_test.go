@@ -57,7 +57,7 @@ agents:
 			Skills: map[string]Skill{"go/1.26": {Name: "Go", InputModes: []string{"text/plain; charset=utf-8"}},
 				"a.name": {}}},
 		{Agent: "least", Role: "least", Task: least, MaxQueue: 100_000},
-		{Agent: "preset", Role: "preset", Task: preset, MaxQueue: 1},
+		{Agent: "preset", Role: "preset", Task: preset, MaxQueue: 1, Preset: "claude"},
 	}
 	pools := got.A2APools()
 	if len(pools) != len(want) {

@@ -280,7 +280,8 @@ func coverAgentLists(t *testing.T, f *fixture) {
 	kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:pools:names", redis.Z{Member: "pool"}).Err())
 	many := picket.Caller{Actor: "key_many"}
 	for _, id := range []string{"n1", "n2"} {
-		_, err := f.Register(f.Ctx, many, picket.Registration{AgentID: id, RoleID: "a-role"})
+		_, err := f.Register(f.Ctx, many, picket.Registration{AgentID: id, RoleID: "a-role",
+			Capabilities: []string{"same"}})
 		kit.OK(t, err)
 	}
 	f.addMembers(t, "roles-of:key_many:names", 1050)

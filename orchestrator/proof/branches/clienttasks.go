@@ -47,6 +47,9 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	_, err = f.ExpireDue(f.Ctx, 100)
 	kit.OK(t, err)
 	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "served"}))
+	_, err = f.Delegate(f.Ctx, h, "full", picket.Subtask{Title: "part", Role: "served",
+		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m2", MaxQueue: 1}})
+	kit.Refused(t, err, picket.CodeQuota)
 	_, err = f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
 	kit.OK(t, err)
 	first, err := f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Limit: 1})

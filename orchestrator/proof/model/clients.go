@@ -86,7 +86,8 @@ func (m *model) emission(h modelCredential, request, content, artifact string, a
 	if code != "" {
 		return 0, 0, code
 	}
-	if i := slices.IndexFunc(r.seen, func(s modelReport) bool { return s.request == request }); request != "" && i >= 0 {
+	isAnswer := func(s modelReport) bool { return s.request == request }
+	if i := slices.IndexFunc(r.seen, isAnswer); request != "" && i >= 0 {
 		if r.seen[i].content != content {
 			return 0, 0, picket.CodeIdempotencyConflict
 		}
