@@ -50,7 +50,11 @@ func open(ctx context.Context, t *target) (*agent, error) {
 }
 
 func (t *target) guard() *guard {
-	return &guard{next: client.DefaultHTTP.Transport, target: t, credential: t.credential, set: bearer}
+	g := &guard{next: client.DefaultHTTP.Transport, target: t, credential: t.credential, set: bearer}
+	if t.worker != nil {
+		g.next = t.worker.transport
+	}
+	return g
 }
 
 // http is the client of HTTP for the calls. It follows no redirect, which could lead to another host.
@@ -115,8 +119,7 @@ func (t *target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 	case len(list) > 0:
 		return list, nil
 	case len(elsewhere) > 0:
-		return nil, picket.Refuse(exit.CodeUsage, "If the host belongs to the agent, add --allow-host "+
-			term.ShellQuote(elsewhere[0]), "the card of %s sends requests to another host: %s", t.base,
+		return nil, picket.Refuse(exit.CodeUsage, t.allowRemedy(elsewhere[0]), "the card of %s sends requests to another host: %s", t.base,
 			excerpt(strings.Join(elsewhere, ", ")))
 	}
 	return nil, picket.Refuse(picket.CodeNotAvailable, "Ask for an interface with JSON-RPC or HTTP+JSON of version 1.0.",

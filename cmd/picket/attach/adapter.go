@@ -114,6 +114,9 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err := keepSessions(&conf, entry, launch, s); err != nil {
 		return err
 	}
+	if launch.foreign != nil {
+		defer serveForeign(cmd.Context(), &conf, launch.foreign, s)()
+	}
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
