@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -74,13 +75,23 @@ func (l *Launcher) Launch(_ context.Context, job process.Job) (process.Process, 
 	r := &foreignRun{
 		Launcher: l,
 		job:      job,
-		proxy:    adapter.NewProxy(job.Lease, "", nil),
+		proxy:    adapter.NewProxy(job.Lease, variable(job.Env, "PICKET_PROXY_URL"), nil),
 		end:      end,
 		done:     make(chan struct{}),
 	}
 	l.open.begin(job.Lease.TaskID, job.Lease.RunID)
 	go r.run(ctx)
 	return r, nil
+}
+
+// variable is the value of a variable of a job.
+func variable(env []string, name string) string {
+	for _, kv := range env {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // The reasons for which a run is ended from outside.

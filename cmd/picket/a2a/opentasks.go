@@ -135,7 +135,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 			err = o.cancel(ctx, n.Remote)
 		}
 		if err == nil {
-			log.Info("the foreign task was cancelled, because its task here is over")
+			log.Info("the task here is over, and its foreign task was cancelled, or has ended before")
 			o.forget(task)
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 	"github.com/picket-dev/picket/internal/outbound"
 )
@@ -58,7 +59,11 @@ func (r *Remote) Close() { r.transport.CloseIdleConnections() }
 func (r *Remote) open(ctx context.Context) (*agent, error) { return open(ctx, r.target()) }
 
 func (r *Remote) target() *target {
-	return &target{given: r.URL, base: r.URL, source: r.TokenEnv, credential: r.credential, worker: r}
+	t := &target{given: r.URL, base: r.URL, source: r.TokenEnv, credential: r.credential, worker: r}
+	if r.TokenEnv != "" {
+		t.flags = " --token-env " + term.ShellQuote(r.TokenEnv)
+	}
+	return t
 }
 
 // Host is the host of the agent, for people.

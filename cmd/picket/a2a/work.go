@@ -11,6 +11,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/internal/text"
 )
@@ -166,6 +167,9 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 
 // begin sends the task, and notes the foreign task before anything else.
 func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
+	if asked, err := w.askForMoney(ctx); err != nil || asked {
+		return nil, err
+	}
 	m := protocol.NewMessage(protocol.MessageRoleUser, taskParts(w.job.Lease.Task)...)
 	m.ID = w.saved.messageID()
 	result, err := w.send(ctx, m)
@@ -186,6 +190,22 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 		return nil, err
 	}
 	return t, w.save(ctx, "passed the task on", nil)
+}
+
+// askForMoney asks for a top-up if what was granted to the task is used up. That ends the run.
+func (w *work) askForMoney(ctx context.Context) (asked bool, err error) {
+	var t picket.Task
+	err = w.tool(ctx, func(ctx context.Context) (err error) {
+		t, err = w.proxy.Task(ctx)
+		return err
+	})
+	granted, left := t.BudgetEnvelope, t.Available
+	if err != nil || !(granted.USD > 0 && left.USD <= 0 || granted.Tokens > 0 && left.Tokens <= 0) {
+		return false, err
+	}
+	return true, w.ask(ctx, picket.HelpRequest{Kind: picket.HandoffBudget,
+		Question: "The budget of the task is used up, so it is not passed on to the foreign agent. Top up: " +
+			picket.TopUpCommand(t.TaskID, adapter.NeededToStart(left))})
 }
 
 // maxForeignID is how many bytes the ids of a foreign agent may have.
@@ -321,7 +341,7 @@ func (w *work) complete(ctx context.Context, parts protocol.ContentParts, summar
 		return err
 	}
 	if len(output) > picket.MaxPayload {
-		return picket.Refuse(picket.CodeTooLarge, "Read it there: picket a2a get "+w.remote.URL+" "+string(w.saved.Remote),
+		return picket.Refuse(picket.CodeTooLarge, "Read it there: "+w.agent.command("get", string(w.saved.Remote)),
 			"the result has %d bytes, and the output of a task has at most %d", len(output), picket.MaxPayload)
 	}
 	err = w.tool(ctx, func(ctx context.Context) error {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -37,17 +36,13 @@ func (w *work) passMessages(ctx context.Context) {
 
 // inboxChanged reports whether the adapter has told of messages since the last look.
 func (w *work) inboxChanged(seen *time.Time) bool {
-	for _, kv := range w.job.Env {
-		if file, ok := strings.CutPrefix(kv, "PICKET_TASK_FILE="); ok {
-			info, err := os.Stat(filepath.Join(filepath.Dir(file), "messages.json"))
-			if err != nil || info.ModTime().Equal(*seen) {
-				return false
-			}
-			*seen = info.ModTime()
-			return true
-		}
+	file := filepath.Join(filepath.Dir(variable(w.job.Env, "PICKET_TASK_FILE")), "messages.json")
+	info, err := os.Stat(file)
+	if err != nil || info.ModTime().Equal(*seen) {
+		return false
 	}
-	return false
+	*seen = info.ModTime()
+	return true
 }
 
 // emptyInbox passes on all messages that wait. A message is marked as read when the foreign agent has it. If it is
