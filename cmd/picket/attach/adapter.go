@@ -133,7 +133,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}, a.ReleaseNow)()
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(untilAtRest(ctx, s, task)) }()
-	} else {
+	} else if launch.foreign == nil {
 		log.Info("an agent that exits with 0 without mark_complete ends its run with class no_result, a failure; " +
 			"if exit 0 means success, submit the task with --on-exit complete")
 	}
