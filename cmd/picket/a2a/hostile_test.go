@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -63,10 +65,19 @@ func TestAHostileForeignAgentFailsItsTask(t *testing.T) {
 // A stream that breaks, or is not JSON, or tells of another task, is no reason to lose the task: it is read.
 func TestABrokenStreamIsReplacedByReading(t *testing.T) {
 	for name, stream := range map[string]func(http.ResponseWriter, string) error{
-		"cut":      func(w http.ResponseWriter, _ string) error { event(w, statusUpdate("WORKING", "x")); return http.ErrAbortHandler },
-		"no JSON":  func(w http.ResponseWriter, _ string) error { fmt.Fprint(w, "data: {\n\n"); return nil },
-		"an error": func(w http.ResponseWriter, _ string) error { fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"error\":{\"code\":-32603,\"message\":\"no\"}}\n\n"); return nil },
-		"huge":     func(w http.ResponseWriter, _ string) error { fmt.Fprint(w, "data: "+strings.Repeat("x", maxAnswer+1)); return nil },
+		"cut": func(w http.ResponseWriter, _ string) error {
+			event(w, statusUpdate("WORKING", "x"))
+			return http.ErrAbortHandler
+		},
+		"no JSON": func(w http.ResponseWriter, _ string) error { fmt.Fprint(w, "data: {\n\n"); return nil },
+		"an error": func(w http.ResponseWriter, _ string) error {
+			fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"error\":{\"code\":-32603,\"message\":\"no\"}}\n\n")
+			return nil
+		},
+		"huge": func(w http.ResponseWriter, _ string) error {
+			fmt.Fprint(w, "data: "+strings.Repeat("x", maxAnswer+1))
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := answering(t, foreignTask("COMPLETED", "}}"))
@@ -210,7 +221,7 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(r.Close)
-			o := newOpenTasks(t.TempDir(), r, func(context.Context, string) (picket.Task, error) { return c.task, c.err },
+			o := newOpenTasks(t.TempDir(), "near default", r, func(context.Context, string) (picket.Task, error) { return c.task, c.err },
 				slog.New(slog.DiscardHandler))
 			if err := o.note(ourTask, ourRun, "t1"); err != nil {
 				t.Fatal(err)
@@ -234,7 +245,7 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 	}
 }
 
-// A worker of another agent leaves the note of a foreign task alone.
+// A worker of another agent, server or namespace leaves the note of a foreign task alone.
 func TestANoteOfAnotherAgentIsKept(t *testing.T) {
 	f := newAgent(t)
 	f.answer = func(string, string) string { return taskIn("CANCELED") }
@@ -244,15 +255,35 @@ func TestANoteOfAnotherAgentIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	o := newOpenTasks(t.TempDir(), r, func(context.Context, string) (picket.Task, error) {
+	o := newOpenTasks(t.TempDir(), "near default", r, func(context.Context, string) (picket.Task, error) {
 		return picket.Task{State: picket.TaskCancelled}, nil
 	}, slog.New(slog.DiscardHandler))
 	if err := o.note(ourTask, ourRun, "t1"); err != nil {
 		t.Fatal(err)
 	}
-	o.remote = &Remote{URL: f.url + "/other", guard: r.guard, transport: r.transport}
+	o.server = "near other"
+	o.sweep(t.Context())
+	o.server, o.remote = "near default", &Remote{URL: f.url + "/other", guard: r.guard, transport: r.transport}
 	o.sweep(t.Context())
 	if _, err := os.Stat(o.file(ourTask)); err != nil || f.called("CancelTask") > 0 {
 		t.Errorf("the note: %v", err)
+	}
+}
+
+// A note that was replaced meanwhile is not deleted.
+func TestANoteOfANewerForeignTaskIsKept(t *testing.T) {
+	w := newForeign(t, newAgent(t).url)
+	for _, id := range []protocol.TaskID{"t1", "t2"} {
+		if err := w.open.note(ourTask, ourRun, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.open.forget(ourTask, "t1")
+	if _, err := os.Stat(w.open.file(ourTask)); err != nil {
+		t.Error(err)
+	}
+	w.open.forget(ourTask, "t2")
+	if _, err := os.Stat(w.open.file(ourTask)); err == nil {
+		t.Error("the note is still there")
 	}
 }

@@ -49,8 +49,9 @@ var usualLimits = limits{
 // NewLauncher makes the launcher of a worker. dir is where it notes foreign tasks that are open. c reads tasks with
 // the key of the worker.
 func NewLauncher(r *Remote, dir string, c *client.Client, log *slog.Logger) *Launcher {
+	namespace, _ := picket.KeyNamespace(c.Key().Reveal())
 	task := func(ctx context.Context, id string) (picket.Task, error) { return c.Tasks.Get(ctx, id) }
-	return &Launcher{remote: r, limits: usualLimits, open: newOpenTasks(dir, r, task, log)}
+	return &Launcher{remote: r, limits: usualLimits, open: newOpenTasks(dir, c.URL()+" "+namespace, r, task, log)}
 }
 
 // CancelOpen cancels foreign tasks whose task is over, until ctx ends. Then it looks at them a last time, for at most

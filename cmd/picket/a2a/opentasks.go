@@ -21,13 +21,14 @@ import (
 // foreign task is also cancelled if its run was killed at once, or by the next worker if this one was killed.
 type openTasks struct {
 	dir    string
+	server string // names the Picket server and the namespace: workers of others share the directory
 	remote *Remote
 	// task reads a task of the Picket server.
 	task func(ctx context.Context, id string) (picket.Task, error)
 	log  *slog.Logger
-	wake chan struct{} // a run has ended
+	due  chan string // tasks whose run has ended
 
-	mu      sync.Mutex
+	mu      sync.Mutex        // is held while a note is written or deleted
 	running map[string]string // the run that follows a foreign task here, by the task
 }
 
@@ -35,6 +36,7 @@ type openTasks struct {
 type openTask struct {
 	TaskID string          `json:"taskId"`
 	RunID  string          `json:"runId"` // of the last run that followed it
+	Server string          `json:"server"`
 	URL    string          `json:"url"`
 	Remote protocol.TaskID `json:"remoteTaskId"`
 	Since  time.Time       `json:"since"`
@@ -46,9 +48,9 @@ const (
 	forgetAfter = 30 * 24 * time.Hour
 )
 
-func newOpenTasks(dir string, r *Remote, task func(context.Context, string) (picket.Task, error),
+func newOpenTasks(dir, server string, r *Remote, task func(context.Context, string) (picket.Task, error),
 	log *slog.Logger) *openTasks {
-	return &openTasks{dir: dir, remote: r, task: task, log: log, wake: make(chan struct{}, 1),
+	return &openTasks{dir: dir, server: server, remote: r, task: task, log: log, due: make(chan string, 100),
 		running: map[string]string{}}
 }
 
@@ -69,22 +71,30 @@ func (o *openTasks) end(task, run string) {
 	}
 	o.mu.Unlock()
 	select {
-	case o.wake <- struct{}{}:
-	default:
+	case o.due <- task:
+	default: // the next look at all notes finds it
 	}
 }
 
 // note writes down that a foreign task is under way.
 func (o *openTasks) note(task, run string, remote protocol.TaskID) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
 		return err
 	}
 	return files.WritePrivateJSON(o.file(task),
-		openTask{TaskID: task, RunID: run, URL: o.remote.URL, Remote: remote, Since: time.Now()})
+		openTask{TaskID: task, RunID: run, Server: o.server, URL: o.remote.URL, Remote: remote, Since: time.Now()})
 }
 
-// forget deletes the note of a task whose foreign task has ended.
-func (o *openTasks) forget(task string) {
+// forget deletes the note of a task, unless it is that of another foreign task by now.
+func (o *openTasks) forget(task string, remote protocol.TaskID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var n openTask
+	if err := files.ReadJSON(o.file(task), &n); err == nil && n.Remote != remote {
+		return
+	}
 	if err := os.Remove(o.file(task)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.log.Warn("the note of a foreign task cannot be deleted", "task", task, "err", err)
 	}
@@ -94,11 +104,16 @@ func (o *openTasks) forget(task string) {
 func (o *openTasks) run(ctx context.Context) {
 	for {
 		o.sweep(ctx)
-		select {
-		case <-o.wake:
-		case <-time.After(sweepEvery):
-		case <-ctx.Done():
-			return
+		next := time.After(sweepEvery)
+		for waiting := true; waiting; {
+			select {
+			case task := <-o.due:
+				o.look(ctx, task)
+			case <-next:
+				waiting = false
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
@@ -123,7 +138,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 	_, running := o.running[task]
 	o.mu.Unlock()
 	var n openTask
-	if running || files.ReadJSON(o.file(task), &n) != nil || n.TaskID != task {
+	if running || files.ReadJSON(o.file(task), &n) != nil || n.TaskID != task || n.Server != o.server {
 		return
 	}
 	log := o.log.With("task", task, "foreign_task", excerpt(string(n.Remote)))
@@ -136,7 +151,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 		}
 		if err == nil {
 			log.Info("the task here is over, and its foreign task was cancelled, or has ended before")
-			o.forget(task)
+			o.forget(task, n.Remote)
 			return
 		}
 	}
@@ -144,7 +159,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 		log.Warn("a foreign task may still run; it is looked at again", "url", n.URL, "err", err)
 	}
 	if err != nil && time.Since(n.Since) > forgetAfter {
-		o.forget(task)
+		o.forget(task, n.Remote)
 	}
 }
 

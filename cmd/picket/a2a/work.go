@@ -159,7 +159,7 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 			return nil, err
 		}
 	}
-	w.open.forget(w.job.Lease.TaskID)
+	w.open.forget(w.job.Lease.TaskID, w.saved.Remote)
 	return nil, w.save(ctx, "begins another foreign task", func(c *checkpoint) {
 		c.Round, c.Remote, c.ContextID = c.Round+1, "", ""
 	})
@@ -309,7 +309,7 @@ func (w *work) finish(ctx context.Context, t *protocol.Task) error {
 		err = w.fail(ctx, failedTask{Reason: w.said("the task has failed there" + why)})
 	}
 	if err == nil {
-		w.open.forget(w.job.Lease.TaskID)
+		w.open.forget(w.job.Lease.TaskID, w.saved.Remote)
 	}
 	return err
 }

@@ -179,7 +179,7 @@ func newForeign(t *testing.T, url string) *foreign {
 	}
 	t.Cleanup(r.Close)
 	w := &foreign{tools: newTools(t), output: &syncBuffer{}, dir: t.TempDir()}
-	w.Launcher = NewLauncher(r, filepath.Join(w.dir, "open"), nil, slog.New(slog.NewTextHandler(w.output, nil)))
+	w.Launcher = NewLauncher(r, filepath.Join(w.dir, "open"), client.New(w.tools.url, "pkk_x", client.Options{}), slog.New(slog.NewTextHandler(w.output, nil)))
 	w.limits = limits{silence: 5 * time.Second, first: 5 * time.Millisecond, longest: 20 * time.Millisecond,
 		flush: 10 * time.Millisecond, stream: time.Minute, approve: 50 * time.Millisecond}
 	return w
@@ -309,7 +309,9 @@ func TestAForeignQuestion(t *testing.T) {
 	f.answer = func(method, params string) string {
 		switch method {
 		case "SendMessage":
-			var p struct{ Message struct{ MessageID, TaskID, ContextID string } }
+			var p struct {
+				Message struct{ MessageID, TaskID, ContextID string }
+			}
 			_ = stdjson.Unmarshal([]byte(params), &p)
 			if p.Message.TaskID != "t1" || p.Message.ContextID != "c1" ||
 				!strings.Contains(params, `"parts":[{"text":"red"},{"text":"dark"}]`) {
@@ -391,7 +393,11 @@ func TestAForeignApproval(t *testing.T) {
 // The next run goes on with the foreign task, and sends nothing.
 func TestTheNextRunGoesOn(t *testing.T) {
 	f := answering(t, foreignTask("WORKING", "}}"))
-	f.stream = func(w http.ResponseWriter, _ string) error { event(w, `{"task":`+taskIn("WORKING")+`}`); <-t.Context().Done(); return nil }
+	f.stream = func(w http.ResponseWriter, _ string) error {
+		event(w, `{"task":`+taskIn("WORKING")+`}`)
+		<-t.Context().Done()
+		return nil
+	}
 	w := newForeign(t, f.url)
 	w.tools.heard = make(chan string, 100)
 	p := w.start(t)
@@ -614,3 +620,31 @@ func TestATaskWithoutMoneyIsNotPassedOn(t *testing.T) {
 	}
 }
 
+// An agent that has only the binding HTTP+JSON is spoken to in it, as its card says, with a credential in its header.
+func TestAForeignAgentOverHTTPAndJSON(t *testing.T) {
+	f := newAgent(t)
+	f.card = strings.Replace(strings.Replace(usualCard, "JSONRPC", "HTTP+JSON", 1), `"skills":[]`, `"skills":[],
+		"securitySchemes":{"key":{"apiKeySecurityScheme":{"location":"header","name":"X-Partner"}}},
+		"securityRequirements":[{"schemes":{"key":[]}}]`, 1)
+	var paths []string
+	f.rest = func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Partner"))
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, ":subscribe"):
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":{"code":400,"message":"no","details":[{"reason":"UNSUPPORTED_OPERATION"}]}}`)
+		case r.Method == http.MethodPost:
+			fmt.Fprint(w, `{"task":`+taskIn("SUBMITTED")+`}`)
+		default:
+			fmt.Fprint(w, foreignTask("COMPLETED", says+"}"))
+		}
+	}
+	w := newForeign(t, f.url)
+	w.run(t)
+	w.tools.wantCall(t, "mark_complete", "Which colour?")
+	want := []string{"POST /rpc/message:send " + token, "POST /rpc/tasks/t1:subscribe " + token, "GET /rpc/tasks/t1 " + token}
+	if len(paths) < 3 || !slices.Equal(paths[:3], want) {
+		t.Errorf("it was asked %q, want %q", paths, want)
+	}
+}
