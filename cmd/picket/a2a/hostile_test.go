@@ -62,7 +62,7 @@ func TestAHostileForeignAgentFailsItsTask(t *testing.T) {
 	}
 }
 
-// A stream that breaks, or is not JSON, or tells of another task, is no reason to lose the task: it is read.
+// If a stream breaks or is not valid, the task is read instead. An event of another task fails the run.
 func TestABrokenStreamIsReplacedByReading(t *testing.T) {
 	for name, stream := range map[string]func(http.ResponseWriter, string) error{
 		"cut": func(w http.ResponseWriter, _ string) error {
@@ -118,7 +118,8 @@ func TestAnEndlessStreamEndsWithTheRun(t *testing.T) {
 	<-many
 	p.Terminate()
 	<-p.Done()
-	if n := len(w.tools.named("report_progress")) + len(w.tools.named("emit_status")); n > fastEvents/4 || p.Exit().Signal != "SIGTERM" {
+	n := len(w.tools.named("report_progress")) + len(w.tools.named("emit_status"))
+	if n > fastEvents/4 || p.Exit().Signal != "SIGTERM" {
 		t.Errorf("%d calls of tools, exit %+v", n, p.Exit())
 	}
 }
@@ -174,8 +175,10 @@ func TestWhatAWorkerRefusesAtItsStart(t *testing.T) {
 	}{
 		"no credential": {settings.Remote{URL: "https://127.0.0.1", TokenEnv: "PARTNER", Allow: []string{"127.0.0.1"}},
 			`agents.partner.remote.token_env: the environment variable "PARTNER" is not set`, exit.CodeUsage},
-		"inside":   {settings.Remote{URL: "https://127.0.0.1:1"}, "127.0.0.1:1 may not be called: it leads inside", picket.CodeDestination},
-		"metadata": {settings.Remote{URL: "https://169.254.169.254", Allow: []string{"169.254.0.0/16"}}, "it leads inside", picket.CodeDestination},
+		"inside": {settings.Remote{URL: "https://127.0.0.1:1"},
+			"127.0.0.1:1 may not be called: it leads inside", picket.CodeDestination},
+		"metadata": {settings.Remote{URL: "https://169.254.169.254", Allow: []string{"169.254.0.0/16"}},
+			"it leads inside", picket.CodeDestination},
 		"a name": {settings.Remote{URL: "https://localhost", Allow: []string{"example.com"}},
 			"localhost:443 may not be called", picket.CodeDestination},
 	} {
@@ -183,14 +186,22 @@ func TestWhatAWorkerRefusesAtItsStart(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || picket.CodeOf(err) != c.code {
 			t.Errorf("%s: %v [%s]", name, err, picket.CodeOf(err))
 		}
-		if remedy := exit.Remedy(err); c.code == picket.CodeDestination && !strings.Contains(remedy, "agents.partner.remote.allow") {
+		remedy := exit.Remedy(err)
+		if c.code == picket.CodeDestination && !strings.Contains(remedy, "agents.partner.remote.allow") {
 			t.Errorf("%s: the remedy is %q", name, remedy)
 		}
 	}
 }
 
-// A foreign task is cancelled when its task is over, whoever ended its run.
+// A foreign task is cancelled when its task is over, however its run ended.
 func TestOpenForeignTasksAreCancelled(t *testing.T) {
+	after := func(state picket.TaskState, run string, class picket.ExitClass) picket.Task {
+		return picket.Task{State: state, Runs: []picket.Run{{RunID: run, Exit: &picket.Exit{Class: class}}}}
+	}
+	const timeout, released = picket.ExitTimeout, picket.ExitReleased
+	in := func(state picket.TaskState) picket.Task { return picket.Task{State: state} }
+	canceled := taskIn("CANCELED")
+	refused := func(code string) string { return `error:{"code":` + code + `,"message":"no"}` }
 	for name, c := range map[string]struct {
 		task   picket.Task
 		err    error
@@ -198,19 +209,19 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 		asks   bool   // CancelTask is called
 		kept   bool   // the note
 	}{
-		"cancelled":           {picket.Task{State: picket.TaskCancelled}, nil, taskIn("CANCELED"), true, false},
-		"failed":              {picket.Task{State: picket.TaskFailed}, nil, taskIn("CANCELED"), true, false},
-		"deleted":             {picket.Task{}, picket.CodeNotFound, taskIn("CANCELED"), true, false},
-		"ended there":         {picket.Task{State: picket.TaskCompleted}, nil, `error:{"code":-32002,"message":"ended"}`, true, false},
-		"unknown there":       {picket.Task{State: picket.TaskCancelled}, nil, `error:{"code":-32001,"message":"unknown"}`, true, false},
-		"refused there":       {picket.Task{State: picket.TaskCancelled}, nil, `error:{"code":-32603,"message":"broken"}`, true, true},
-		"waits":               {picket.Task{State: picket.TaskQueued}, nil, "", false, true},
-		"runs elsewhere":      {picket.Task{State: picket.TaskLeased}, nil, "", false, true},
-		"asks":                {picket.Task{State: picket.TaskHandoff}, nil, "", false, true},
-		"no server":           {picket.Task{}, picket.CodeUnavailable, "", false, true},
-		"its time was over":   {picket.Task{State: picket.TaskHandoff, Runs: []picket.Run{{RunID: ourRun, Exit: &picket.Exit{Class: picket.ExitTimeout}}}}, nil, taskIn("CANCELED"), true, false},
-		"of an earlier run":   {picket.Task{State: picket.TaskHandoff, Runs: []picket.Run{{RunID: "run_0", Exit: &picket.Exit{Class: picket.ExitTimeout}}}}, nil, "", false, true},
-		"given back by a run": {picket.Task{State: picket.TaskQueued, Runs: []picket.Run{{RunID: ourRun, Exit: &picket.Exit{Class: picket.ExitReleased}}}}, nil, "", false, true},
+		"cancelled":           {in(picket.TaskCancelled), nil, canceled, true, false},
+		"failed":              {in(picket.TaskFailed), nil, canceled, true, false},
+		"deleted":             {in(""), picket.CodeNotFound, canceled, true, false},
+		"ended there":         {in(picket.TaskCompleted), nil, refused("-32002"), true, false},
+		"unknown there":       {in(picket.TaskCancelled), nil, refused("-32001"), true, false},
+		"refused there":       {in(picket.TaskCancelled), nil, refused("-32603"), true, true},
+		"waits":               {in(picket.TaskQueued), nil, "", false, true},
+		"runs elsewhere":      {in(picket.TaskLeased), nil, "", false, true},
+		"asks":                {in(picket.TaskHandoff), nil, "", false, true},
+		"no server":           {in(""), picket.CodeUnavailable, "", false, true},
+		"its time was over":   {after(picket.TaskHandoff, ourRun, timeout), nil, canceled, true, false},
+		"of an earlier run":   {after(picket.TaskHandoff, "run_0", timeout), nil, "", false, true},
+		"given back by a run": {after(picket.TaskQueued, ourRun, released), nil, "", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newAgent(t)
@@ -221,8 +232,8 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(r.Close)
-			o := newOpenTasks(t.TempDir(), "near default", r, func(context.Context, string) (picket.Task, error) { return c.task, c.err },
-				slog.New(slog.DiscardHandler))
+			read := func(context.Context, string) (picket.Task, error) { return c.task, c.err }
+			o := newOpenTasks(t.TempDir(), "near default", r, read, slog.New(slog.DiscardHandler))
 			if err := o.note(ourTask, ourRun, "t1"); err != nil {
 				t.Fatal(err)
 			}

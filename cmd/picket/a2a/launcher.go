@@ -33,7 +33,7 @@ type limits struct {
 	flush   time.Duration // between two reports of what the foreign agent has emitted
 	inbox   time.Duration // that a read of the inbox waits for a message
 	stream  time.Duration // after which a stream is opened again
-	approve time.Duration // that a foreign task may still wait for its approval after a person has said that it is given
+	approve time.Duration // that a foreign task may wait for its approval after a person has said that it is given
 }
 
 var usualLimits = limits{

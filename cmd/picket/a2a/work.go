@@ -16,8 +16,8 @@ import (
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// work is the work of one run: it passes a task on to a foreign agent, follows the foreign task, and hands in what
-// becomes of it. Everything that the agent says is untrusted text.
+// work is the work of one run: it passes a task on to a foreign agent, follows the foreign task, and hands in its
+// result. Everything that the agent says is untrusted text.
 type work struct {
 	*foreignRun
 	agent *agent
@@ -374,7 +374,8 @@ func (w *work) takeAnswer(question string) *picket.Answer {
 // question passes the answer to a question of the foreign agent on. Without an answer it asks, which ends the run.
 func (w *work) question(ctx context.Context, t *protocol.Task) (*protocol.Task, error) {
 	said, options := questionOf(t.Status)
-	if m := t.Status.Message; m != nil && m.ID == w.answered && m.ID != "" && time.Since(w.answeredAt) < 15*w.limits.flush {
+	m := t.Status.Message
+	if m != nil && m.ID != "" && m.ID == w.answered && time.Since(w.answeredAt) < 15*w.limits.flush {
 		if err := cli.Sleep(ctx, w.limits.first); err != nil { // the agent has not taken the answer in yet
 			return nil, err
 		}
@@ -384,13 +385,13 @@ func (w *work) question(ctx context.Context, t *protocol.Task) (*protocol.Task, 
 	if answer == nil {
 		return nil, w.ask(ctx, picket.HelpRequest{Question: said, Options: options})
 	}
-	m := protocol.NewMessageForTask(protocol.MessageRoleUser, t, answerParts(*answer)...)
-	m.ID = w.saved.messageID(answer.HandoffID)
-	if _, err := w.send(ctx, m); err != nil {
+	sent := protocol.NewMessageForTask(protocol.MessageRoleUser, t, answerParts(*answer)...)
+	sent.ID = w.saved.messageID(answer.HandoffID)
+	if _, err := w.send(ctx, sent); err != nil {
 		return nil, err
 	}
-	if asked := t.Status.Message; asked != nil {
-		w.answered, w.answeredAt = asked.ID, time.Now()
+	if m != nil {
+		w.answered, w.answeredAt = m.ID, time.Now()
 	}
 	w.say(w.job.Stdout, "passed the answer on")
 	if err := w.save(ctx, "passed the answer on", func(c *checkpoint) { c.Answered = answer.HandoffID }); err != nil {

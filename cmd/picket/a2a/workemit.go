@@ -65,8 +65,8 @@ func (e *emitter) artifact(a *protocol.Artifact, appended, last bool) {
 	id := artifactID(a.ID)
 	parts, size := emittedParts(a.Parts)
 	before, known := e.emitted[id]
-	fits := len(parts) > 0 && size <= maxChunk && len(e.chunks) < maxWaiting && (known || len(e.emitted) < maxShown)
-	if !fits || !appended && before == size || appended && !known {
+	fits := len(parts) > 0 && size <= maxChunk && len(e.chunks) < maxWaiting
+	if !fits || !known && len(e.emitted) >= maxShown || !appended && before == size || appended && !known {
 		return
 	}
 	if !appended {
@@ -74,8 +74,14 @@ func (e *emitter) artifact(a *protocol.Artifact, appended, last bool) {
 		e.chunks = slices.DeleteFunc(e.chunks, func(c picket.ArtifactChunk) bool { return c.ArtifactID == id })
 	}
 	e.emitted[id] = before + size
-	e.chunks = append(e.chunks, picket.ArtifactChunk{ArtifactID: id, Name: printableHead(a.Name, picket.MaxArtifactName),
-		Description: printableHead(a.Description, picket.MaxArtifactAbout), Parts: parts, Append: appended, Last: last})
+	e.chunks = append(e.chunks, picket.ArtifactChunk{
+		ArtifactID:  id,
+		Name:        printableHead(a.Name, picket.MaxArtifactName),
+		Description: printableHead(a.Description, picket.MaxArtifactAbout),
+		Parts:       parts,
+		Append:      appended,
+		Last:        last,
+	})
 }
 
 // artifactID is the id of a foreign artifact as an emission may have it.

@@ -34,7 +34,7 @@ func (w *work) passMessages(ctx context.Context) {
 	}
 }
 
-// inboxChanged reports whether the adapter has told of messages since the last look.
+// inboxChanged reports whether the adapter has announced messages since the last look.
 func (w *work) inboxChanged(seen *time.Time) bool {
 	file := filepath.Join(filepath.Dir(variable(w.job.Env, "PICKET_TASK_FILE")), "messages.json")
 	info, err := os.Stat(file)
@@ -87,7 +87,7 @@ func (w *work) passMessage(ctx context.Context, m picket.Message) error {
 	return nil
 }
 
-// messageParts are a message as a foreign agent gets it. Of another agent it says so.
+// messageParts are a message as a foreign agent gets it. That of another agent names its sender.
 func messageParts(m picket.Message) protocol.ContentParts {
 	var ofClient struct {
 		Message struct {
