@@ -20,6 +20,9 @@ type checkpoint struct {
 	Round     int             `json:"round"`
 	Remote    protocol.TaskID `json:"remoteTaskId,omitempty"` // empty: it is not known whether the message was taken
 	ContextID string          `json:"contextId,omitempty"`
+	// Asked names what the foreign agent has asked, and Question is the SHA-256 of the words in which it was passed on.
+	Asked    string `json:"asked,omitempty"`
+	Question string `json:"question,omitempty"`
 	// Answered is the last hand-off whose answer was passed on, or needs no passing on.
 	Answered string `json:"answered,omitempty"`
 }
@@ -48,6 +51,19 @@ func checkpointIn(r *picket.Report, address, task string) checkpoint {
 		}
 	}
 	return first
+}
+
+// askedKey names what a foreign agent asks: by the id of its message, or by its words.
+func askedKey(s protocol.TaskStatus, words string) string {
+	if s.Message != nil && s.Message.ID != "" && len(s.Message.ID) <= maxForeignID {
+		return string(s.State) + " " + s.Message.ID
+	}
+	return string(s.State) + " " + hashOf(words)
+}
+
+func hashOf(words string) string {
+	sum := sha256.Sum256([]byte(words))
+	return hex.EncodeToString(sum[:])
 }
 
 // messageID names a message so that the same message always has the same id: a foreign agent that has taken it does

@@ -26,7 +26,7 @@ type work struct {
 	saved checkpoint // as the last report has it, or is about to have it
 
 	used picket.UsageReport // the last one that was booked
-	// answered is the id of the message whose question this run has answered, and when.
+	// answered names the question that this run has answered, and when.
 	answered   string
 	answeredAt time.Time
 }
@@ -153,6 +153,9 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 		w.say(w.job.Stdout, "going on with the foreign task %s", w.saved.Remote)
 		return t, w.note()
 	case err == nil && !t.Status.State.Terminal():
+		if _, err := w.task(ctx); err != nil {
+			return nil, err
+		}
 		if err := w.insist(ctx, func(ctx context.Context) error {
 			return w.agent.cancelOpen(ctx, w.saved.Remote)
 		}); err != nil {
@@ -161,7 +164,7 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 	}
 	w.open.forget(w.job.Lease.TaskID, w.saved.Remote)
 	return nil, w.save(ctx, "begins another foreign task", func(c *checkpoint) {
-		c.Round, c.Remote, c.ContextID = c.Round+1, "", ""
+		c.Round, c.Remote, c.ContextID, c.Asked = c.Round+1, "", "", ""
 	})
 }
 
@@ -192,18 +195,23 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 	return t, w.save(ctx, "passed the task on", nil)
 }
 
-// askForMoney asks for a top-up if what was granted to the task is used up. That ends the run.
-func (w *work) askForMoney(ctx context.Context) (asked bool, err error) {
-	var t picket.Task
+// task reads the task. It fails if the lease has ended, so it comes before what the foreign agent is sent.
+func (w *work) task(ctx context.Context) (t picket.Task, err error) {
 	err = w.tool(ctx, func(ctx context.Context) (err error) {
 		t, err = w.proxy.Task(ctx)
 		return err
 	})
+	return t, err
+}
+
+// askForMoney asks for a top-up if what was granted to the task is used up. That ends the run.
+func (w *work) askForMoney(ctx context.Context) (asked bool, err error) {
+	t, err := w.task(ctx)
 	granted, left := t.BudgetEnvelope, t.Available
 	if err != nil || !(granted.USD > 0 && left.USD <= 0 || granted.Tokens > 0 && left.Tokens <= 0) {
 		return false, err
 	}
-	return true, w.ask(ctx, picket.HelpRequest{Kind: picket.HandoffBudget,
+	return true, w.ask(ctx, "", picket.HelpRequest{Kind: picket.HandoffBudget,
 		Question: "The budget of the task is used up, so it is not passed on to the foreign agent. Top up: " +
 			picket.TopUpCommand(t.TaskID, adapter.NeededToStart(left))})
 }
@@ -352,94 +360,6 @@ func (w *work) complete(ctx context.Context, parts protocol.ContentParts, summar
 		return fmt.Errorf("its result cannot be handed in: %s", excerpt(err.Error()))
 	}
 	return err
-}
-
-// lastAnswer is the last answer of a person or of the client, nil if there is none.
-func (w *work) lastAnswer() *picket.Answer {
-	answers := w.job.Lease.Answers
-	if len(answers) == 0 {
-		return nil
-	}
-	return &answers[len(answers)-1]
-}
-
-// takeAnswer is the answer to a question, if it has not been used before.
-func (w *work) takeAnswer(question string) *picket.Answer {
-	if a := w.lastAnswer(); a != nil && a.Question == question && a.HandoffID != w.saved.Answered {
-		return a
-	}
-	return nil
-}
-
-// question passes the answer to a question of the foreign agent on. Without an answer it asks, which ends the run.
-func (w *work) question(ctx context.Context, t *protocol.Task) (*protocol.Task, error) {
-	said, options := questionOf(t.Status)
-	m := t.Status.Message
-	if m != nil && m.ID != "" && m.ID == w.answered && time.Since(w.answeredAt) < 15*w.limits.flush {
-		if err := cli.Sleep(ctx, w.limits.first); err != nil { // the agent has not taken the answer in yet
-			return nil, err
-		}
-		return w.read(ctx)
-	}
-	answer := w.takeAnswer(said)
-	if answer == nil {
-		return nil, w.ask(ctx, picket.HelpRequest{Question: said, Options: options})
-	}
-	sent := protocol.NewMessageForTask(protocol.MessageRoleUser, t, answerParts(*answer)...)
-	sent.ID = w.saved.messageID(answer.HandoffID)
-	if _, err := w.send(ctx, sent); err != nil {
-		return nil, err
-	}
-	if m != nil {
-		w.answered, w.answeredAt = m.ID, time.Now()
-	}
-	w.say(w.job.Stdout, "passed the answer on")
-	if err := w.save(ctx, "passed the answer on", func(c *checkpoint) { c.Answered = answer.HandoffID }); err != nil {
-		return nil, err
-	}
-	return w.read(ctx)
-}
-
-// approval waits for an approval that a person gives at the foreign agent. It asks for it, which ends the run. If a
-// person has said that it is given, it goes on as soon as the foreign agent does.
-func (w *work) approval(ctx context.Context, t *protocol.Task) (*protocol.Task, error) {
-	question := w.said("the task " + string(t.ID) + " needs an approval or a credential there. " +
-		"Give it there, then answer here. " + statusText(t.Status, maxReason))
-	answer := w.takeAnswer(question)
-	if answer == nil {
-		return nil, w.ask(ctx, picket.HelpRequest{Question: question, Kind: picket.HandoffApproval})
-	}
-	for end := time.Now().Add(w.limits.approve); t.Status.State == protocol.TaskStateAuthRequired; {
-		if time.Now().After(end) {
-			w.set(func(c *checkpoint) { c.Answered = answer.HandoffID })
-			return nil, w.ask(ctx, picket.HelpRequest{Question: question, Kind: picket.HandoffApproval})
-		}
-		if err := cli.Sleep(ctx, w.limits.flush); err != nil {
-			return nil, err
-		}
-		next, err := w.read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		t = next
-	}
-	return t, w.save(ctx, "goes on after the approval", func(c *checkpoint) { c.Answered = answer.HandoffID })
-}
-
-// ask ends the run with a question. Answers of before are not those to it.
-func (w *work) ask(ctx context.Context, q picket.HelpRequest) error {
-	if err := w.save(ctx, "waits for an answer", func(c *checkpoint) {
-		if a := w.lastAnswer(); a != nil {
-			c.Answered = a.HandoffID
-		}
-	}); err != nil {
-		return err
-	}
-	w.say(w.job.Stdout, "asks: %s", q.Question)
-	return w.tool(ctx, func(ctx context.Context) error {
-		_, err := w.proxy.RequestHelp(ctx, q)
-		return err
-	})
 }
 
 // book reports what the foreign agent says that the task has cost, if it is another Picket.

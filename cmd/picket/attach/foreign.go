@@ -22,6 +22,9 @@ func foreignLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch
 		return launch{}, picket.Refuse(exit.CodeUsage, "Leave it out, or use an entry without remote.",
 			"an agent is named, and the workers of agents.%s pass their tasks on to %s", e.Name, e.Remote.URL)
 	}
+	if cmd.Flags().Changed("env") {
+		return launch{}, exit.Usagef("--env has no meaning: the workers of agents.%s start no program", e.Name)
+	}
 	remote, err := a2a.NewRemote(cmd.Context(), e)
 	return launch{foreign: remote}, err
 }

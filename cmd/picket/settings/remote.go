@@ -44,7 +44,7 @@ func (e Agent) checkRemote() error {
 		return nil
 	}
 	switch {
-	case e.Launch.Preset != "" || len(e.Launch.Command) > 0:
+	case e.Launch.Preset != "" || len(e.Launch.Command) > 0 || len(e.Launch.Env) > 0:
 		return e.refuse("remote.url", "is given beside launch, and a worker has one kind of agent",
 			"Leave out launch, or remote.")
 	case e.Session.Max > 0 || e.Session.Only:

@@ -42,7 +42,9 @@ func TestForeignAgents(t *testing.T) {
 		"remote: {url: 'https://a.com'}\n    launch: {preset: claude}": {
 			"picket.yaml:3:14: agents.a.remote.url is given beside launch", "Leave out launch"},
 		"remote: {url: 'https://a.com'}\n    launch: {command: [./a]}": {"agents.a.remote.url is given beside launch", "Leave out launch"},
-		"remote: {url: 'https://a.com'}\n    session: {max: 1}":        {"agents.a.session is given, and a worker of a foreign agent keeps no sessions", ""},
+		"remote: {url: 'https://a.com'}\n    launch: {env: [HOME]}": {
+			"agents.a.remote.url is given beside launch", "Leave out launch"},
+		"remote: {url: 'https://a.com'}\n    session: {max: 1}": {"agents.a.session is given, and a worker of a foreign agent keeps no sessions", ""},
 		"remote: {urls: x}": {`there is no key "urls" in agents.a.remote`, `"url"`},
 	} {
 		_, err := loadFile(t, "agents:\n  a:\n    "+entry)
