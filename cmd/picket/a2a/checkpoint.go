@@ -17,7 +17,10 @@ type checkpoint struct {
 	URL    string `json:"url"`    // of the foreign agent
 	TaskID string `json:"taskId"` // of the task here
 	// Round counts the foreign tasks of the task. A new one is begun if the last one has failed.
-	Round     int             `json:"round"`
+	Round int `json:"round"`
+	// Advice is the hand-off whose answer goes with the message that begins the round: it says how to go on after the
+	// failure of the last one.
+	Advice    string          `json:"advice,omitempty"`
 	Remote    protocol.TaskID `json:"remoteTaskId,omitempty"` // empty: it is not known whether the message was taken
 	ContextID string          `json:"contextId,omitempty"`
 	// Asked names what the foreign agent has asked, and Question is the SHA-256 of the words in which it was passed on.

@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -164,7 +165,10 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 	}
 	w.open.forget(w.job.Lease.TaskID, w.saved.Remote)
 	return nil, w.save(ctx, "begins another foreign task", func(c *checkpoint) {
-		c.Round, c.Remote, c.ContextID, c.Asked = c.Round+1, "", "", ""
+		c.Round, c.Remote, c.ContextID, c.Asked, c.Advice = c.Round+1, "", "", "", ""
+		if n := len(w.job.Lease.Answers); n > 0 && w.job.Lease.Answers[n-1].HandoffID != c.Answered {
+			c.Advice = w.job.Lease.Answers[n-1].HandoffID
+		}
 	})
 }
 
@@ -173,8 +177,20 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 	if asked, err := w.askForMoney(ctx); err != nil || asked {
 		return nil, err
 	}
-	m := protocol.NewMessage(protocol.MessageRoleUser, taskParts(w.job.Lease.Task)...)
-	m.ID = w.saved.messageID()
+	parts := taskParts(w.job.Lease.Task)
+	for _, a := range w.job.Lease.Answers {
+		if a.HandoffID == w.saved.Advice {
+			a.InputEdited = false // the task has the edited input by now
+			parts = append(parts, protocol.NewTextPart("A person answers, after an earlier attempt has failed:"))
+			parts = append(parts, answerParts(a)...)
+		}
+	}
+	raw, err := stdjson.Marshal(parts)
+	if err != nil {
+		return nil, err
+	}
+	m := protocol.NewMessage(protocol.MessageRoleUser, parts...)
+	m.ID = w.saved.messageID(hashOf(string(raw))) // another one if a person has edited the input
 	result, err := w.send(ctx, m)
 	if err != nil {
 		return nil, err

@@ -267,6 +267,36 @@ func TestAnotherForeignTask(t *testing.T) {
 	}
 }
 
+// What a person says about a failure goes with the message that begins another foreign task, and an edited input with
+// an answer.
+func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
+	f := answering(t, foreignTask("FAILED", "}}"))
+	w := newForeign(t, f.url)
+	w.run(t)
+	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.", Answer: picket.RawJSON(`"Use the ladder."`),
+		Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
+	again := w.after(t, picket.ExitAgentFailed, advice)
+	var sent []string
+	f.answer = func(method, params string) string {
+		if method == "GetTask" {
+			return foreignTask("FAILED", "}}")
+		}
+		sent = append(sent, params)
+		return `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"ok"}]}}`
+	}
+	w.tools = newTools(t)
+	w.run(t, again)
+	w.tools.wantCall(t, "mark_complete")
+	want := `"parts":[{"text":"Paint the shed, and its door."},{"text":"A person answers, after an earlier attempt has failed:"},` +
+		`{"text":"Use the ladder."}]`
+	if len(sent) != 1 || !strings.Contains(sent[0], want) {
+		t.Errorf("it got %q", sent)
+	}
+	if got := answerParts(advice); len(got) != 3 || got[2].Text() != "Paint the roof." {
+		t.Errorf("an answer with an edited input is %v", got)
+	}
+}
+
 // Messages to the task go to the foreign task, each once, and are read then.
 func TestMessagesArePassedOn(t *testing.T) {
 	f := newAgent(t)

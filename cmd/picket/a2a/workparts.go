@@ -54,6 +54,10 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 	if len(parts) == 0 {
 		parts = protocol.ContentParts{protocol.NewTextPart("(no answer)")}
 	}
+	if a.InputEdited {
+		parts = append(parts, protocol.NewTextPart("The input of the task is now:"))
+		parts = append(parts, partsIn(a.Input)...)
+	}
 	return parts
 }
 
