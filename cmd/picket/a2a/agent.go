@@ -23,6 +23,8 @@ type agent struct {
 	client *a2aclient.Client
 	// streams reports whether the agent streams what happens to tasks.
 	streams bool
+	// history is how many messages of a task are read with it; nil: as many as the agent likes.
+	history *int
 }
 
 // open prepares the calls to an agent. The addresses of an agent of the Picket server are known. Those of any other
@@ -127,11 +129,11 @@ func (t *target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 		excerpt(term.OneLine(strings.Join(spoken, ", "))))
 }
 
-// task reads a task with its history and its artifacts.
+// task reads a task with its artifacts and its history.
 func (a *agent) task(ctx context.Context, id protocol.TaskID) (*protocol.Task, error) {
 	ctx, stop := context.WithTimeout(ctx, callTimeout)
 	defer stop()
-	t, err := a.client.GetTask(ctx, &protocol.GetTaskRequest{ID: id})
+	t, err := a.client.GetTask(ctx, &protocol.GetTaskRequest{ID: id, HistoryLength: a.history})
 	if err != nil {
 		return nil, a.explain(err)
 	}

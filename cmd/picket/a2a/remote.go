@@ -56,7 +56,13 @@ func NewRemote(ctx context.Context, e settings.Agent) (*Remote, error) {
 func (r *Remote) Close() { r.transport.CloseIdleConnections() }
 
 // open reads the card of the agent and prepares calls to it.
-func (r *Remote) open(ctx context.Context) (*agent, error) { return open(ctx, r.target()) }
+func (r *Remote) open(ctx context.Context) (*agent, error) {
+	a, err := open(ctx, r.target())
+	if err == nil {
+		a.history = new(0) // a worker has no use for it
+	}
+	return a, err
+}
 
 func (r *Remote) target() *target {
 	t := &target{given: r.URL, base: r.URL, source: r.TokenEnv, credential: r.credential, worker: r}
