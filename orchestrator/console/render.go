@@ -99,7 +99,7 @@ func (w view) Refused(name string) bool { return w.Posted && w.request.route.nam
 func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
 
 func (c *Console) parseTemplates() (map[string]*template.Template, error) {
-	funcs := template.FuncMap{"asset": func(name string) string { return c.assets.byName[name] }}
+	funcs := template.FuncMap{"asset": c.assets.Address}
 	for name, f := range templateFuncs {
 		funcs[name] = f
 	}
