@@ -30,6 +30,8 @@ type Config struct {
 	// Stream answers with the events of the namespace of the reader, as the API
 	// does. It calls admit repeatedly to check whether the reader may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error
+	// Endpoints are the A2A endpoints of a namespace, nil if it has none. Defaults to no endpoints.
+	Endpoints func(namespace string) *Endpoints
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost

@@ -230,7 +230,7 @@ func (v *request) navigation(p page) []navEntry {
 		e := navEntry{
 			Label: r.nav,
 			Path:  r.path,
-			Go:    r.name[:1],
+			Go:    r.letter,
 			Current: p.name != "problem" && (r.name == p.nav || r.path == v.route.path ||
 				r.path != homePath && strings.HasPrefix(v.route.path, r.path+"/")),
 		}
