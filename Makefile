@@ -135,7 +135,7 @@ lint: ## gofmt, vet, staticcheck; builds for macOS, the adapter also for Windows
 fmt: ## gofmt every file
 	gofmt -w .
 
-demo: build redis ## the whole story in some ten seconds: work, crash, zombie, budget, hand-off, notice, wake, review, console
+demo: build redis ## the whole story in some ten seconds: work, crash, zombie, budget, hand-off, notice, wake, A2A client, review, console
 	@exec ./bin/picket demo all
 
 bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then docs/benchmarks.md
