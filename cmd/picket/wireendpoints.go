@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/picket-dev/picket/adapter/agents"
@@ -50,12 +51,15 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 }
 
 // shownEndpoints are the endpoints of a namespace as the console shows them, nil if there are none.
-func shownEndpoints(s *a2a.Server, publicCards bool) func(namespace string) *console.Endpoints {
+func shownEndpoints(s *a2a.Server, publicCards bool) func(context.Context, string) (*console.Endpoints, error) {
 	if s == nil {
 		return nil
 	}
-	return func(namespace string) *console.Endpoints {
-		orchestrator, pools := s.Endpoints(namespace)
+	return func(ctx context.Context, namespace string) (*console.Endpoints, error) {
+		orchestrator, pools, err := s.Endpoints(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
 		all := &console.Endpoints{URL: orchestrator, PublicCards: publicCards}
 		for _, p := range pools {
 			shown := console.PoolEndpoint{Role: p.Role, Name: p.Name, Description: p.Description, URL: p.URL,
@@ -65,7 +69,7 @@ func shownEndpoints(s *a2a.Server, publicCards bool) func(namespace string) *con
 			}
 			all.Pools = append(all.Pools, shown)
 		}
-		return all
+		return all, nil
 	}
 }
 

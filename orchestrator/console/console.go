@@ -7,6 +7,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -31,7 +32,7 @@ type Config struct {
 	// does. It calls admit repeatedly to check whether the reader may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error
 	// Endpoints are the A2A endpoints of a namespace, nil if it has none. Defaults to no endpoints.
-	Endpoints func(namespace string) *Endpoints
+	Endpoints func(ctx context.Context, namespace string) (*Endpoints, error)
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost

@@ -80,9 +80,9 @@ func listEndpoints(v *request) (page, error) {
 	if v.console.cfg.Endpoints == nil {
 		return p, nil
 	}
-	all := v.console.cfg.Endpoints(v.login.Principal.Namespace)
-	if all == nil || len(all.Pools) == 0 {
-		return p, nil
+	all, err := v.console.cfg.Endpoints(v.ctx(), v.login.Principal.Namespace)
+	if err != nil || all == nil || len(all.Pools) == 0 {
+		return p, err
 	}
 	list.URL, list.Card, list.PublicCards = all.URL+"/a2a", all.URL+cardPath, all.PublicCards
 	list.Commands = keyCommand("*") + "\n" + cardCommand(all.URL)

@@ -193,7 +193,7 @@ func newFixture(t testing.TB, s rig.Store) (o *fixture, done func()) {
 			}
 			return nil
 		},
-		Endpoints: func(string) *console.Endpoints { return o.endpoints },
+		Endpoints: func(context.Context, string) (*console.Endpoints, error) { return o.endpoints, nil },
 		Stream: func(ec echo.Context, _ picket.Principal, admit func() error) error {
 			if err := admit(); err != nil {
 				return err
