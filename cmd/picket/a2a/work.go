@@ -324,7 +324,7 @@ func (w *work) finish(ctx context.Context, t *protocol.Task) error {
 	var err error
 	switch t.Status.State {
 	case protocol.TaskStateCompleted:
-		err = w.completeTask(ctx, t)
+		err = w.completeTask(ctx)
 	case protocol.TaskStateRejected:
 		err = w.fail(ctx, failedTask{Reason: w.said("it rejects the task" + why), Class: picket.ExitRejected})
 	case protocol.TaskStateCanceled:
@@ -340,7 +340,7 @@ func (w *work) finish(ctx context.Context, t *protocol.Task) error {
 
 // completeTask hands in the artifacts of a foreign task, or what the agent says at its end if it has none. The task is
 // read for that, because what was streamed can have gaps.
-func (w *work) completeTask(ctx context.Context, t *protocol.Task) error {
+func (w *work) completeTask(ctx context.Context) error {
 	t, err := w.read(ctx)
 	if err != nil {
 		return err
