@@ -17,8 +17,8 @@ import (
 func TestHowAForeignTaskEnds(t *testing.T) {
 	for name, c := range map[string]struct{ task, tool, want string }{
 		"artifacts": {foreignTask("COMPLETED", `},"artifacts":[{"artifactId":"a","parts":[{"text":"one","metadata":{"x":1}}]},`+
-			`{"artifactId":"b","parts":[{"data":{"n":1}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}]}`),
-			"mark_complete", `{"parts":[{"text":"one"},{"data":{"n":1}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}`},
+			`{"artifactId":"b","parts":[{"data":{"n":12345678901234567890}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}]}`),
+			"mark_complete", `{"parts":[{"text":"one"},{"data":{"n":12345678901234567890}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}`},
 		"words":    {foreignTask("COMPLETED", says+"}"), "mark_complete", `"output":{"parts":[{"text":"Which colour?"}`},
 		"nothing":  {foreignTask("COMPLETED", "}}"), "mark_complete", `"output":null`},
 		"failed":   {foreignTask("FAILED", says+"}"), "mark_failed", `the task has failed there: Which colour?","retryable":false}`},

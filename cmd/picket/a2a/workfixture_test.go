@@ -226,7 +226,7 @@ func (w *foreign) after(t *testing.T, class picket.ExitClass, answers ...picket.
 
 // foreignTask is a foreign task in a state, with further members.
 func foreignTask(state, more string) string {
-	return fmt.Sprintf(`{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_%s"%s}`, state, more)
+	return fmt.Sprintf(`{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_%s"%s`, state, more)
 }
 
 const says = `,"message":{"messageId":"q1","role":"ROLE_AGENT","parts":[{"text":"Which colour?"},` +
