@@ -41,7 +41,7 @@ func (p exactPart) part() *protocol.Part {
 	return &protocol.Part{Content: contents[0], MediaType: p.MediaType, Filename: p.Filename}
 }
 
-// partsOf are parts in the form of the library. ok is false if one of them is none.
+// partsOf are parts in the form of the library. ok is false if one of them is empty or ambiguous.
 func partsOf(list []exactPart) (parts protocol.ContentParts, ok bool) {
 	for _, p := range list {
 		part := p.part()

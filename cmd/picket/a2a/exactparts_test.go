@@ -18,7 +18,8 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 			t.Errorf("%s is sent as %s; %v", raw, sent, err)
 		}
 	}
-	sent, err := stdjson.Marshal(messageParts(picket.Message{Type: "a2a", Data: picket.RawJSON(`{"message":` + parts + `}`)}))
+	message := picket.Message{Type: "a2a", Data: picket.RawJSON(`{"message":` + parts + `}`)}
+	sent, err := stdjson.Marshal(messageParts(message))
 	if err != nil || string(sent) != `[{"data":`+data+`},{"text":"x"}]` {
 		t.Errorf("a message is sent as %s; %v", sent, err)
 	}

@@ -287,8 +287,8 @@ func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 	w.tools = newTools(t)
 	w.run(t, again)
 	w.tools.wantCall(t, "mark_complete")
-	want := `"parts":[{"text":"Paint the shed, and its door."},{"text":"A person answers, after an earlier attempt has failed:"},` +
-		`{"text":"Use the ladder."}]`
+	want := `"parts":[{"text":"Paint the shed, and its door."},` +
+		`{"text":"A person answers, after an earlier attempt has failed:"},{"text":"Use the ladder."}]`
 	if len(sent) != 1 || !strings.Contains(sent[0], want) {
 		t.Errorf("it got %q", sent)
 	}
