@@ -273,8 +273,8 @@ func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 	f := answering(t, foreignTask("FAILED", "}}"))
 	w := newForeign(t, f.url)
 	w.run(t)
-	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.", Answer: picket.RawJSON(`"Use the ladder."`),
-		Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
+	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.",
+		Answer: picket.RawJSON(`"Use the ladder."`), Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
 	again := w.after(t, picket.ExitAgentFailed, advice)
 	var sent []string
 	f.answer = func(method, params string) string {
