@@ -70,6 +70,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if kept, ok := r.Context().Value(answerKey{}).(*[]byte); ok {
+		*kept = raw
+	}
 	res.Body = io.NopCloser(bytes.NewReader(raw))
 	return res, nil
 }

@@ -191,13 +191,14 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 	}
 	m := protocol.NewMessage(protocol.MessageRoleUser, parts...)
 	m.ID = w.saved.messageID(hashOf(string(raw))) // another one if a person has edited the input
-	result, err := w.send(ctx, m)
+	var answer []byte
+	result, err := w.send(keepAnswer(ctx, &answer), m)
 	if err != nil {
 		return nil, err
 	}
 	t, isTask := result.(*protocol.Task)
 	if !isTask {
-		return nil, w.complete(ctx, result.(*protocol.Message).Parts, "")
+		return nil, w.complete(ctx, answer, "")
 	}
 	if t.ID == "" || len(t.ID) > maxForeignID || len(t.ContextID) > maxForeignID ||
 		text.OneLine(string(t.ID)) != string(t.ID) {
@@ -324,7 +325,7 @@ func (w *work) finish(ctx context.Context, t *protocol.Task) error {
 	var err error
 	switch t.Status.State {
 	case protocol.TaskStateCompleted:
-		err = w.completeTask(ctx, t)
+		err = w.completeTask(ctx)
 	case protocol.TaskStateRejected:
 		err = w.fail(ctx, failedTask{Reason: w.said("it rejects the task" + why), Class: picket.ExitRejected})
 	case protocol.TaskStateCanceled:
@@ -340,26 +341,22 @@ func (w *work) finish(ctx context.Context, t *protocol.Task) error {
 
 // completeTask hands in the artifacts of a foreign task, or what the agent says at its end if it has none. The task is
 // read for that, because what was streamed can have gaps.
-func (w *work) completeTask(ctx context.Context, t *protocol.Task) error {
-	t, err := w.read(ctx)
+func (w *work) completeTask(ctx context.Context) error {
+	var raw []byte
+	t, err := w.read(keepAnswer(ctx, &raw))
 	if err != nil {
 		return err
 	}
 	w.book(t)
-	var parts protocol.ContentParts
-	for _, a := range t.Artifacts {
-		if a != nil {
-			parts = append(parts, a.Parts...)
-		}
-	}
-	if len(parts) == 0 && t.Status.Message != nil {
-		parts = t.Status.Message.Parts
-	}
-	return w.complete(ctx, parts, statusText(t.Status, maxReason))
+	return w.complete(ctx, raw, statusText(t.Status, maxReason))
 }
 
-// complete hands in the result of the task.
-func (w *work) complete(ctx context.Context, parts protocol.ContentParts, summary string) error {
+// complete hands in the result of the task, which is in an answer of the foreign agent.
+func (w *work) complete(ctx context.Context, raw []byte, summary string) error {
+	parts, err := exactResult(raw)
+	if err != nil {
+		return err
+	}
 	output, err := outputOf(parts)
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 func TestHowAForeignTaskEnds(t *testing.T) {
 	for name, c := range map[string]struct{ task, tool, want string }{
 		"artifacts": {foreignTask("COMPLETED", `},"artifacts":[{"artifactId":"a","parts":[{"text":"one","metadata":{"x":1}}]},`+
-			`{"artifactId":"b","parts":[{"data":{"n":1}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}]}`),
-			"mark_complete", `{"parts":[{"text":"one"},{"data":{"n":1}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}`},
+			`{"artifactId":"b","parts":[{"data":{"n":12345678901234567890}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}]}`),
+			"mark_complete", `{"parts":[{"text":"one"},{"data":{"n":12345678901234567890}},{"raw":"AAE=","filename":"f.bin","mediaType":"x/y"}]}`},
 		"words":    {foreignTask("COMPLETED", says+"}"), "mark_complete", `"output":{"parts":[{"text":"Which colour?"}`},
 		"nothing":  {foreignTask("COMPLETED", "}}"), "mark_complete", `"output":null`},
 		"failed":   {foreignTask("FAILED", says+"}"), "mark_failed", `the task has failed there: Which colour?","retryable":false}`},
@@ -273,8 +273,8 @@ func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 	f := answering(t, foreignTask("FAILED", "}}"))
 	w := newForeign(t, f.url)
 	w.run(t)
-	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.", Answer: picket.RawJSON(`"Use the ladder."`),
-		Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
+	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.",
+		Answer: picket.RawJSON(`"Use the ladder."`), Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
 	again := w.after(t, picket.ExitAgentFailed, advice)
 	var sent []string
 	f.answer = func(method, params string) string {
@@ -287,8 +287,8 @@ func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 	w.tools = newTools(t)
 	w.run(t, again)
 	w.tools.wantCall(t, "mark_complete")
-	want := `"parts":[{"text":"Paint the shed, and its door."},{"text":"A person answers, after an earlier attempt has failed:"},` +
-		`{"text":"Use the ladder."}]`
+	want := `"parts":[{"text":"Paint the shed, and its door."},` +
+		`{"text":"A person answers, after an earlier attempt has failed:"},{"text":"Use the ladder."}]`
 	if len(sent) != 1 || !strings.Contains(sent[0], want) {
 		t.Errorf("it got %q", sent)
 	}

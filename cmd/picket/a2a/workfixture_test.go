@@ -181,7 +181,7 @@ func newForeign(t *testing.T, url string) *foreign {
 	w := &foreign{tools: newTools(t), output: &syncBuffer{}, dir: t.TempDir()}
 	server := client.New(w.tools.url, "pkk_x", client.Options{})
 	w.Launcher = NewLauncher(r, filepath.Join(w.dir, "open"), server, slog.New(slog.NewTextHandler(w.output, nil)))
-	w.limits = limits{silence: 5 * time.Second, first: 5 * time.Millisecond, longest: 20 * time.Millisecond,
+	w.limits = limits{silence: 20 * time.Second, first: 5 * time.Millisecond, longest: 20 * time.Millisecond,
 		flush: 10 * time.Millisecond, stream: time.Minute, approve: 50 * time.Millisecond}
 	return w
 }
@@ -226,7 +226,7 @@ func (w *foreign) after(t *testing.T, class picket.ExitClass, answers ...picket.
 
 // foreignTask is a foreign task in a state, with further members.
 func foreignTask(state, more string) string {
-	return fmt.Sprintf(`{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_%s"%s}`, state, more)
+	return fmt.Sprintf(`{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_%s"%s`, state, more)
 }
 
 const says = `,"message":{"messageId":"q1","role":"ROLE_AGENT","parts":[{"text":"Which colour?"},` +

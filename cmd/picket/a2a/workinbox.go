@@ -5,7 +5,6 @@ import (
 	stdjson "encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -91,12 +90,13 @@ func (w *work) passMessage(ctx context.Context, m picket.Message) error {
 func messageParts(m picket.Message) protocol.ContentParts {
 	var ofClient struct {
 		Message struct {
-			Parts protocol.ContentParts `json:"parts"`
+			Parts []exactPart `json:"parts"`
 		} `json:"message"`
 	}
-	if m.Type == clientMessageType && stdjson.Unmarshal(m.Data, &ofClient) == nil && len(ofClient.Message.Parts) > 0 &&
-		!slices.Contains(ofClient.Message.Parts, nil) {
-		return ofClient.Message.Parts
+	if m.Type == clientMessageType && stdjson.Unmarshal(m.Data, &ofClient) == nil {
+		if sent, ok := partsOf(ofClient.Message.Parts); ok && len(sent) > 0 {
+			return sent
+		}
 	}
 	var parts protocol.ContentParts
 	body := m.Body

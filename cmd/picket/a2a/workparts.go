@@ -18,15 +18,17 @@ import (
 func partsIn(raw picket.RawJSON) protocol.ContentParts {
 	var plain string
 	var object struct {
-		Parts protocol.ContentParts `json:"parts"`
+		Parts []exactPart `json:"parts"`
 	}
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
 		return nil
 	case stdjson.Unmarshal(raw, &plain) == nil:
 		return protocol.ContentParts{protocol.NewTextPart(plain)}
-	case stdjson.Unmarshal(raw, &object) == nil && len(object.Parts) > 0 && !slices.Contains(object.Parts, nil):
-		return object.Parts
+	case stdjson.Unmarshal(raw, &object) == nil && len(object.Parts) > 0:
+		if parts, ok := partsOf(object.Parts); ok {
+			return parts
+		}
 	}
 	return protocol.ContentParts{protocol.NewDataPart(raw)}
 }
@@ -63,18 +65,10 @@ func answerParts(a picket.Answer) protocol.ContentParts {
 
 // outputOf is the output of a task with these parts: null if there are none.
 func outputOf(parts protocol.ContentParts) (picket.RawJSON, error) {
-	var list protocol.ContentParts
-	for _, p := range parts {
-		if p == nil {
-			continue
-		}
-		kept := protocol.Part{Content: p.Content, Filename: p.Filename, MediaType: p.MediaType}
-		list = append(list, &kept)
-	}
-	if len(list) == 0 {
+	if len(parts) == 0 {
 		return picket.RawJSON("null"), nil
 	}
-	raw, err := stdjson.Marshal(map[string]any{"parts": list})
+	raw, err := stdjson.Marshal(map[string]any{"parts": parts})
 	if err != nil {
 		return nil, fmt.Errorf("its result is not valid JSON: %s", excerpt(err.Error()))
 	}
