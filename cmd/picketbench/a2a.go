@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -300,7 +300,7 @@ func (e *endpointSide) submit(ctx context.Context) (id string, err error) {
 	var made struct {
 		TaskID string `json:"taskId"`
 	}
-	if err := json.NewDecoder(res.Body).Decode(&made); err != nil || made.TaskID == "" {
+	if err := stdjson.NewDecoder(res.Body).Decode(&made); err != nil || made.TaskID == "" {
 		return "", errors.Join(err, fmt.Errorf("submit: status %d", res.StatusCode))
 	}
 	return made.TaskID, nil
