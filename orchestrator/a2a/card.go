@@ -200,7 +200,8 @@ func (x *exchange) flatCard() flatCard {
 		Provider:     "picket",
 		SandboxLevel: x.sandboxLevel(),
 		CostModel:    costModel{Type: "self-reported"},
-		Endpoints:    map[string]string{"submitTask": path + "/tasks", "health": path + "/health"},
+		Endpoints: map[string]string{"submitTask": path + "/tasks", "sendMessage": path + "/messages",
+			"health": path + "/health"},
 	}
 }
 

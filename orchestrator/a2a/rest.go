@@ -37,7 +37,10 @@ func serveREST(x *exchange) error {
 		return serveRPC(x)
 	}
 	if path == "tasks" && x.Request().Method == http.MethodPost {
-		return x.submitTask(x.Request().Context())
+		return conflictOfID(x.submitTask(x.Request().Context()))
+	}
+	if path == "messages" && x.Request().Method == http.MethodPost {
+		return conflictOfID(x.sendToAgent(x.Request().Context()))
 	}
 	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
 		if err := x.checkLease(x.Request().Context()); err != nil {

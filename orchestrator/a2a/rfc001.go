@@ -3,6 +3,7 @@ package a2a
 import (
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"net/http"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -31,6 +32,15 @@ type taskAnswer struct {
 // healthAnswer answers GET a2a/health.
 type healthAnswer struct {
 	Status string `json:"status"` // active or unhealthy
+}
+
+// conflictOfID makes the refusal of an id that was used for something else a conflict, which has the status 409.
+func conflictOfID(err error) error {
+	if !errors.Is(err, picket.CodeIdempotencyConflict) {
+		return err
+	}
+	return picket.Refuse(picket.CodeStateConflict, "Send it under another id, or what was sent before.",
+		"this id was used for something else").WithCause(err)
 }
 
 // submitTask takes a task of RFC-001.

@@ -262,11 +262,10 @@ func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 		if m.From.TaskID != t.TaskID || m.To != t.TaskID && !toParent {
 			return nil // of or to another agent
 		}
-		parts := partsOf(m.Data)
-		if m.Body != "" {
-			parts = append(protocol.ContentParts{protocol.NewTextPart(m.Body)}, parts...)
-		}
-		return agentMessage(t, m.MessageID, parts)
+		return agentMessage(t, m.MessageID, spokenParts(m))
+	}
+	if m.From.Kind == picket.SenderClient && m.From.ID == t.CreatedBy && m.Type != messageType {
+		return message(t, protocol.MessageRoleUser, m.MessageID, spokenParts(m)) // to an agent that runs the task
 	}
 	var sent clientMessage
 	if m.Type != messageType || !ofPeer && m.From.ID != t.CreatedBy || stdjson.Unmarshal(m.Data, &sent) != nil {
@@ -276,4 +275,13 @@ func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 	said.Metadata, said.Extensions = sent.Message.Metadata, sent.Message.Extensions
 	said.ReferenceTasks = sent.Message.ReferenceTaskIDs
 	return said
+}
+
+// spokenParts are the text and the data of a message.
+func spokenParts(m picket.Message) protocol.ContentParts {
+	parts := partsOf(m.Data)
+	if m.Body != "" {
+		parts = append(protocol.ContentParts{protocol.NewTextPart(m.Body)}, parts...)
+	}
+	return parts
 }

@@ -52,6 +52,23 @@ func coverMessages(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	tell(by, "ms2", text, picket.CodeAgentGone)
 
+	tell(client, "ms1", text, picket.CodeStateConflict)
+	tell(client, "nobody-ms", text, picket.CodeNotFound)
+	of, err := f.Submit(f.Ctx, client, picket.TaskSpec{Title: "x", Agent: "ms1", Client: &picket.ClientTask{
+		Role: "builder", ContextID: "c", MessageID: "m"}})
+	kit.OK(t, err)
+	f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
+	tell(client, "ms1", text, "")
+	another, err := f.Submit(f.Ctx, client, picket.TaskSpec{Title: "x", Agent: "ms1", Client: &picket.ClientTask{
+		Role: "builder", ContextID: "c", MessageID: "n"}})
+	kit.OK(t, err)
+	f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
+	tell(client, "ms1", text, picket.CodeStateConflict)
+	for _, id := range []string{of.TaskID, another.TaskID} {
+		_, err := f.Cancel(f.Ctx, kit.Operator, id, "")
+		kit.OK(t, err)
+	}
+
 	send := func(to, body, reply string, want picket.Code) {
 		t.Helper()
 		m := picket.AgentMessage{To: to, MessageRequest: picket.MessageRequest{Body: body, ReplyTo: reply}}
