@@ -30,6 +30,22 @@ type restCall struct {
 	stream func(ctx context.Context) (*stream, error)
 }
 
+// belowBase are the routes below /a2a/ of each endpoint. JSON-RPC has the empty one. serveREST finds what they do.
+var belowBase = []string{
+	"POST ",
+	"POST message:send",
+	"POST message:stream",
+	"GET tasks",
+	"POST tasks",
+	"GET tasks/:id",
+	"POST tasks/:id:cancel",
+	"GET tasks/:id:subscribe",
+	"POST tasks/:id:subscribe",
+	"POST messages",
+	"GET health",
+	"GET extendedAgentCard",
+}
+
 // serveREST answers what is below /a2a/: the HTTP+JSON binding and the routes of RFC-001. JSON-RPC may have the slash.
 func serveREST(x *exchange) error {
 	path := x.Param("*")

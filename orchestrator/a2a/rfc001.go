@@ -86,6 +86,10 @@ func (r taskRequest) message() (*protocol.Message, error) {
 	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, &m.Metadata) != nil {
 		return nil, picket.Invalid("/metadata", `Send an object such as {"priority": "high"}.`, "metadata is not an object")
 	}
+	if m.Metadata[replyKey] == replyMessage {
+		return nil, picket.Invalid("/metadata/reply", "Leave it out, or call SendMessage.",
+			"a task of this route is not answered with a message")
+	}
 	return m, nil
 }
 

@@ -140,10 +140,20 @@ func (s *Server) Mount(e *echo.Echo) {
 	}
 }
 
-// Routes lists the routes as "METHOD path", for tests that look at all of them.
+// Routes lists the routes as "METHOD path", for tests that look at all of them. What is below /a2a/ is listed one by
+// one.
 func (s *Server) Routes() (list []string) {
 	for _, r := range s.routes() {
-		list = append(list, r.method+" "+r.path)
+		base, wild := strings.CutSuffix(r.path, "/*")
+		if !wild {
+			list = append(list, r.method+" "+r.path)
+			continue
+		}
+		for _, below := range belowBase {
+			if method, path, _ := strings.Cut(below, " "); method == r.method {
+				list = append(list, method+" "+base+"/"+path)
+			}
+		}
 	}
 	return list
 }

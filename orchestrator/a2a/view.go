@@ -91,7 +91,7 @@ func viewOf(t picket.Task) *protocol.Task {
 // resultOf is the artifact that a task has handed in, or nil.
 func resultOf(t picket.Task) *protocol.Artifact {
 	parts := partsOf(t.Output)
-	if t.State != picket.TaskCompleted || len(parts) == 0 {
+	if t.State != picket.TaskCompleted || t.Reply || len(parts) == 0 {
 		return nil
 	}
 	return &protocol.Artifact{
@@ -134,6 +134,9 @@ func statusParts(t picket.Task) protocol.ContentParts {
 			return questionParts(t.Handoff.Question, t.Handoff.Options)
 		}
 	case picket.TaskCompleted:
+		if t.Reply {
+			return partsOf(t.Output)
+		}
 		said = t.Summary
 	case picket.TaskRejected:
 		if t.Review != nil {

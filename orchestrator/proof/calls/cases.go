@@ -252,6 +252,15 @@ var leaseCases = []Case{
 		},
 	},
 	{
+		Name: "complete/reply",
+		Setup: Confirmed(picket.TaskSpec{Review: picket.ReviewByNone, Client: &picket.ClientTask{ContextID: "c1",
+			MessageID: "m1", TakesMessage: true}}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			text := "hello"
+			return e.Reply(w.Ctx, w.Held, picket.Reply{Parts: []picket.Part{{Text: &text}}})
+		},
+	},
+	{
 		Name:  "fail/rejected",
 		Setup: Confirmed(retriesOnCrash),
 		Call:  func(w *Env, e *orchestrator.Engine) (any, error) { return e.Decline(w.Ctx, w.Held, "not for me") },
