@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -83,6 +84,7 @@ func (r taskRequest) message() (*protocol.Message, error) {
 		said = r.Title
 	}
 	m := protocol.NewMessage(protocol.MessageRoleUser, protocol.NewTextPart(said))
+	m.ID = cmp.Or(r.TaskID, m.ID)
 	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, &m.Metadata) != nil {
 		return nil, picket.Invalid("/metadata", `Send an object such as {"priority": "high"}.`, "metadata is not an object")
 	}

@@ -21,7 +21,7 @@ func All() []Case {
 	var all []Case
 	for _, cases := range [][]Case{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
 		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases, messageCases,
-		policyCases, sessionCases, wakeCases, capabilityCases} {
+		policyCases, sessionCases, wakeCases, capabilityCases, endpointCases} {
 		all = append(all, cases...)
 	}
 	return all

@@ -14,29 +14,10 @@ func told(w *Env) {
 	kit.OK(w.T, err)
 }
 
-// runForClient is a set-up in which the agent m1 runs a task of a client.
-func runForClient(w *Env) {
-	w.T.Helper()
-	WithAgent(w)
-	w.key = "key_partner" // a key that is made has another secret each time
-	kit.OK(w.T, w.Raw.HSet(w.Ctx, "pk:{default}:key:"+w.key, "name", "partner", "scopes", "client").Err())
-	_, err := w.Direct.Submit(w.Ctx, picket.Caller{Actor: w.key, Key: w.key}, picket.TaskSpec{Title: "t",
-		Role: "mender", Client: &picket.ClientTask{Role: "mender", ContextID: "c", MessageID: "m"}})
-	kit.OK(w.T, err)
-	_, err = w.Direct.Acquire(w.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
-	kit.OK(w.T, err)
-}
-
 var messageCases = []Case{
 	{Name: "tell", Setup: leased(picket.TaskSpec{}),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Tell(w.Ctx, Asked("m"), w.Task.TaskID, picket.MessageRequest{Body: "hello"})
-		}},
-	{Name: "tell/client", Setup: runForClient,
-		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
-			by := Asked("m")
-			by.Actor, by.Key = w.key, w.key
-			return e.Tell(w.Ctx, by, "m1", picket.MessageRequest{Body: "hello"})
 		}},
 	{Name: "send_message", Setup: leased(picket.TaskSpec{}),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
