@@ -1,6 +1,9 @@
 package main
 
 import (
+	"strings"
+
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -37,6 +40,23 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 		cfg.Pools = append(cfg.Pools, endpointPool(p))
 	}
 	return a2a.New(cfg)
+}
+
+// agentEndpoint shows agents of the pools in the settings with their endpoints; nil if there are none.
+func (h serverProcess) agentEndpoint(own string) func(namespace string, a picket.Agent) string {
+	roles, base := map[string]bool{}, strings.TrimRight(h.cfg.PublicBase(own), "/")
+	for _, p := range h.cfg.A2APools() {
+		roles[p.Role] = true
+	}
+	if len(roles) == 0 || base == "" {
+		return nil
+	}
+	return func(namespace string, a picket.Agent) string {
+		if !roles[a.RoleID] {
+			return ""
+		}
+		return a2a.InstanceURL(base, namespace, a.RoleID, a.AgentID)
+	}
 }
 
 // endpointPool is a pool of the settings as its endpoint takes it.

@@ -271,21 +271,18 @@ func (x *exchange) caller() picket.Caller {
 // base is the public address of the endpoint.
 func (x *exchange) base() string {
 	if x.instance != nil {
-		return x.poolBase() + "/instances/" + x.instance.AgentID
+		return InstanceURL(x.server.cfg.PublicURL, x.namespace, x.pool.Role, x.instance.AgentID)
 	}
 	return x.poolBase()
 }
 
 // poolBase is the public address of the pool, or of the orchestrator.
 func (x *exchange) poolBase() string {
-	base := x.server.cfg.PublicURL
-	if x.namespace != defaultNamespace {
-		base += "/n/" + x.namespace
-	}
+	role := ""
 	if x.pool != nil {
-		base += "/agents/" + x.pool.Role
+		role = x.pool.Role
 	}
-	return base
+	return poolURL(x.server.cfg.PublicURL, x.namespace, role)
 }
 
 // hasKey reports whether a request presents a credential.
