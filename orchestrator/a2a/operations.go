@@ -243,7 +243,7 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 // tell leaves a message for the agent of a task.
 func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message) error {
 	data, err := stdjson.Marshal(clientMessage{MessageID: m.ID, Message: messageInput{
-		Parts:            m.Parts,
+		Parts:            exactParts(m.Parts),
 		Metadata:         m.Metadata,
 		Extensions:       m.Extensions,
 		ReferenceTaskIDs: m.ReferenceTasks,

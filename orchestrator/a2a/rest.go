@@ -102,7 +102,7 @@ func (x *exchange) restCall(path string) (restCall, error) {
 	case method == http.MethodPost && path == "message:stream":
 		raw, err := x.restContent()
 		return restCall{stream: func(ctx context.Context) (*stream, error) {
-			return streams((*exchange).sendStreaming)(ctx, x, raw)
+			return streams(sendStream)(ctx, x, raw)
 		}}, err
 	case method == http.MethodGet && path == "tasks":
 		req, err := listRequest(x.QueryParams())

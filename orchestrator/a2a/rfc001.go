@@ -85,7 +85,7 @@ func (r taskRequest) message() (*protocol.Message, error) {
 	}
 	m := protocol.NewMessage(protocol.MessageRoleUser, protocol.NewTextPart(said))
 	m.ID = cmp.Or(r.TaskID, m.ID)
-	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, &m.Metadata) != nil {
+	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, (*exactObject)(&m.Metadata)) != nil {
 		return nil, picket.Invalid("/metadata", `Send an object such as {"priority": "high"}.`, "metadata is not an object")
 	}
 	if m.Metadata[replyKey] == replyMessage {

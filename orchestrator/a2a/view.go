@@ -274,7 +274,7 @@ func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 	if m.Type != messageType || !ofPeer && m.From.ID != t.CreatedBy || stdjson.Unmarshal(m.Data, &sent) != nil {
 		return nil
 	}
-	said := message(t, protocol.MessageRoleUser, sent.MessageID, sent.Message.Parts)
+	said := message(t, protocol.MessageRoleUser, sent.MessageID, protocol.ContentParts(sent.Message.Parts))
 	said.Metadata, said.Extensions = sent.Message.Metadata, sent.Message.Extensions
 	said.ReferenceTasks = sent.Message.ReferenceTaskIDs
 	return said

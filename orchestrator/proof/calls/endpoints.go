@@ -48,6 +48,19 @@ func (w *Env) endpoint(e *orchestrator.Engine) http.Handler {
 	return handler
 }
 
+// unavailable is the error of the store that an answer tells: the store is full, has refused, or has not answered.
+func unavailable(said string) error {
+	code := picket.CodeUnavailable
+	if strings.Contains(strings.ToLower(said), string(picket.CodeStoreFull)) {
+		code = picket.CodeStoreFull
+	}
+	err := picket.Refuse(code, "Repeat it.", "%s", said)
+	if strings.Contains(said, "did not answer") {
+		return err.WithCause(picket.ErrUnknown)
+	}
+	return err
+}
+
 // asClient posts to the endpoint of the pool. An answer that tells the client to repeat the request is that error.
 func asClient(path, body string) func(w *Env, e *orchestrator.Engine) (any, error) {
 	return func(w *Env, e *orchestrator.Engine) (any, error) {
@@ -60,7 +73,7 @@ func asClient(path, body string) func(w *Env, e *orchestrator.Engine) (any, erro
 		var answer any
 		switch said := res.Body.Bytes(); {
 		case res.Code == http.StatusServiceUnavailable:
-			return nil, picket.Refuse(picket.CodeUnavailable, "Repeat it.", "%s", said).WithCause(picket.ErrUnknown)
+			return nil, unavailable(string(said))
 		case res.Code == http.StatusBadRequest && strings.Contains(res.Body.String(), "TASK_NOT_CANCELABLE"):
 			return "the task has ended", nil
 		case res.Code >= http.StatusBadRequest:
@@ -86,7 +99,7 @@ func runsForPartner(w *Env) {
 	var err error
 	w.Task, err = w.Direct.Submit(w.Ctx, picket.Caller{Actor: partner, Key: partner}, picket.TaskSpec{Title: "t",
 		Role: "mender", Review: picket.ReviewByNone,
-		Client: &picket.ClientTask{Role: "mender", ContextID: "c1", MessageID: "m0"}})
+		Client: &picket.ClientTask{Role: "mender", ContextID: "c1", MessageID: "m0", TaskID: "mine"}}) // its id is known
 	kit.OK(w.T, err)
 	leases, err := w.Direct.Acquire(w.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
 	kit.OK(w.T, err)
