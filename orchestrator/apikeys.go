@@ -402,7 +402,7 @@ func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Con
 // expiryLook is how long at most nobody looks whether a key with an end has expired: clocks can jump.
 const expiryLook = time.Minute
 
-// keyIsOver reports whether a key is revoked or has expired. One that expires is to be looked at again after a while.
+// keyIsOver reports whether a key is revoked or has expired. again is when to look at one that expires.
 func (e *Engine) keyIsOver(ctx context.Context, keyID string) (over bool, again time.Duration, err error) {
 	raw, k, err := e.findKey(ctx, "id", keyID)
 	switch {

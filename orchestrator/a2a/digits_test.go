@@ -14,8 +14,8 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		const big = "12345678901234567890"
 		send := func(id, parts string) string {
-			return f.rawRPC(f.client, "SendMessage", `{"message":{"messageId":"`+id+`","role":"ROLE_USER","parts":`+parts+
-				`,"metadata":{"n":`+big+`}},"configuration":{"returnImmediately":true}}`)
+			return f.rawRPC(f.client, "SendMessage", `{"message":{"messageId":"`+id+`","role":"ROLE_USER","parts":`+
+				parts+`,"metadata":{"n":`+big+`}},"configuration":{"returnImmediately":true}}`)
 		}
 		said := send("m1", `[{"data":{"n":`+big+`},"metadata":{"m":`+big+`}}]`)
 		if n := strings.Count(said, big); n != 3 {

@@ -121,7 +121,8 @@ func decodeParams(raw []byte, into any) error {
 			continue
 		}
 		if _, twice := members[camel]; twice {
-			return protocol.NewError(protocol.ErrInvalidParams, fmt.Sprintf("params has both %.64q and %.64q", name, camel))
+			return protocol.NewError(protocol.ErrInvalidParams,
+				fmt.Sprintf("params has both %.64q and %.64q; send one of them", name, camel))
 		}
 		delete(members, name)
 		members[camel] = value

@@ -85,7 +85,8 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 		"another client": {"X-API-Key: " + f.clientKey("builder"), func(route string, owners int, _ bool) int {
 			return ownRights(route, owners)
 		}},
-		"a client of testers": {"X-API-Key: " + f.clientKey("tester"), func(route string, owners int, ofServer bool) int {
+		"a client of testers": {"X-API-Key: " + f.clientKey("tester"), func(route string, owners int,
+			ofServer bool) int {
 			switch {
 			case !ofServer || aboutTask(route) || route == "POST /a2a/messages":
 				return 404
@@ -102,7 +103,7 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 		}},
 		"a superseded peer": {"Authorization: Bearer " + superseded, func(route string, _ int, _ bool) int {
 			if aboutTask(route) {
-				return 404 // it is none of its subtasks
+				return 404 // it is not a subtask of its own
 			}
 			return 412
 		}},

@@ -99,7 +99,7 @@ func runsForPartner(w *Env) {
 	var err error
 	w.Task, err = w.Direct.Submit(w.Ctx, picket.Caller{Actor: partner, Key: partner}, picket.TaskSpec{Title: "t",
 		Role: "mender", Review: picket.ReviewByNone,
-		Client: &picket.ClientTask{Role: "mender", ContextID: "c1", MessageID: "m0", TaskID: "mine"}}) // its id is known
+		Client: &picket.ClientTask{Role: "mender", ContextID: "c1", MessageID: "m0", TaskID: "mine"}}) // a known id
 	kit.OK(w.T, err)
 	leases, err := w.Direct.Acquire(w.Ctx, kit.AgentOwner, picket.AcquireRequest{AgentID: "m1", Role: "mender"})
 	kit.OK(w.T, err)
