@@ -15,6 +15,8 @@ type ClientTask struct {
 	MessageID string `json:"messageId"`
 	// TaskID is the id that the client chose for the task, or empty.
 	TaskID string `json:"taskId,omitempty"`
+	// TakesMessage says that the client takes a message as the answer, instead of a task: the tool reply.
+	TakesMessage bool `json:"takesMessage,omitzero"`
 
 	// MaxOpen is how many tasks of the client may be open at once, and MaxQueue how many may wait in the queue of
 	// the pool. A task beyond one of them is refused with CodeQuota. 0 stands for no limit. They are not stored.

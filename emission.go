@@ -82,22 +82,29 @@ func (c *ArtifactChunk) Normalize() error {
 		checkEmittedText("/description", c.Description, MaxArtifactAbout)); err != nil {
 		return err
 	}
-	if n := len(c.Parts); n == 0 || n > MaxEmittedParts {
-		return Invalid("/parts", "Send 1 to 100 parts.", "parts has %d entries", n)
+	size, err := normalizeParts(c.Parts)
+	if err == nil && size > MaxEmission {
+		err = emissionTooLarge("/parts", size, MaxEmission)
 	}
-	for i := range c.Parts {
-		if err := c.Parts[i].normalize("/parts/" + strconv.Itoa(i)); err != nil {
-			return err
+	return err
+}
+
+// normalizeParts refuses parts that A2A does not have, and too many of them. It returns how many bytes they are as
+// JSON.
+func normalizeParts(parts []Part) (size int, err error) {
+	if n := len(parts); n == 0 || n > MaxEmittedParts {
+		return 0, Invalid("/parts", "Send 1 to 100 parts.", "parts has %d entries", n)
+	}
+	for i := range parts {
+		if err := parts[i].normalize("/parts/" + strconv.Itoa(i)); err != nil {
+			return 0, err
 		}
 	}
-	parts, err := json.Marshal(c.Parts)
+	b, err := json.Marshal(parts)
 	if err != nil {
-		return Invalid("/parts", "Send valid parts.", "parts is not valid JSON").WithCause(err)
+		return 0, Invalid("/parts", "Send valid parts.", "parts is not valid JSON").WithCause(err)
 	}
-	if len(parts) > MaxEmission {
-		return emissionTooLarge("/parts", len(parts), MaxEmission)
-	}
-	return nil
+	return len(b), nil
 }
 
 // isUnprintable reports whether a rune lies outside of the printable ASCII characters, or is a blank.

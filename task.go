@@ -123,6 +123,7 @@ type Task struct {
 	// what agents read.
 	Emitted  []Emission         `json:"emitted,omitempty"`
 	Output   stdjson.RawMessage `json:"output"`
+	Reply    bool               `json:"reply,omitzero"` // the output is a message that answered the client
 	Summary  string             `json:"summary"`
 	Review   *Review            `json:"review"`
 	Handoff  *Handoff           `json:"handoff"` // the latest one

@@ -370,8 +370,8 @@ func (e *Engine) EndRunKey(ctx context.Context, keyID string) error {
 }
 
 // KeyContext returns a context for requests of the key that wait or stream. It ends when the key is
-// revoked, with the cause CodeUnauthenticated. Every server process is notified of a revocation at
-// once. The expiry of a key does not end the context; the next request with the key is refused.
+// revoked or expires, with the cause CodeUnauthenticated. Every server process is notified of a
+// revocation at once, and looks for an expiry when it is due and at least once a minute.
 // Call stop to release the resources of the context.
 func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Context, stop func()) {
 	held, cancel := context.WithCancelCause(ctx)
@@ -383,11 +383,11 @@ func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Con
 			// The key may have been revoked before the subscription, and a message
 			// can also mean that messages were missed. A store that does not answer
 			// says nothing about the key.
-			over, err := e.keyIsOver(held, keyID)
+			over, again, err := e.keyIsOver(held, keyID)
 			if err != nil {
 				return false, time.Second, nil
 			}
-			return over, 0, nil
+			return over, again, nil
 		})
 		if err == nil && end == store.WaitDone {
 			cancel(store.ParseRefusal(string(picket.CodeUnauthenticated) + " kind=key"))
@@ -399,10 +399,20 @@ func (e *Engine) KeyContext(ctx context.Context, keyID string) (held context.Con
 	}
 }
 
-func (e *Engine) keyIsOver(ctx context.Context, keyID string) (bool, error) {
+// expiryLook is how long at most nobody looks whether a key with an end has expired: clocks can jump.
+const expiryLook = time.Minute
+
+// keyIsOver reports whether a key is revoked or has expired. again is when to look at one that expires.
+func (e *Engine) keyIsOver(ctx context.Context, keyID string) (over bool, again time.Duration, err error) {
 	raw, k, err := e.findKey(ctx, "id", keyID)
-	if picket.CodeOf(err) == picket.CodeNotFound {
-		return true, nil
+	switch {
+	case picket.CodeOf(err) == picket.CodeNotFound:
+		return true, 0, nil
+	case err != nil || !k.RevokedAt.IsZero():
+		return err == nil, 0, err
+	case k.ExpiresAt.IsZero():
+		return false, 0, nil
 	}
-	return !k.RevokedAt.IsZero() || !k.ExpiresAt.IsZero() && int64(k.ExpiresAt) <= raw, err
+	left := time.Duration(int64(k.ExpiresAt)-raw) * time.Millisecond
+	return left <= 0, max(time.Millisecond, min(left, expiryLook)), nil
 }

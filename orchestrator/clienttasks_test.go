@@ -146,6 +146,59 @@ func TestAClientIsNoPerson(t *testing.T) {
 	})
 }
 
+// A message of a client to an agent goes to the task of the client that the agent runs: never to that of another
+// client, and not if it is not clear to which. The same message again stays where it is.
+func TestAClientReachesItsOwnTaskOfAnAgent(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		mine, theirs := kit.WithKey(f.MustCreateClientKey(t, "builder").KeyID), kit.WithKey(
+			f.MustCreateClientKey(t, "builder").KeyID)
+		f.MustRegister(t, shortThresholds("builder-1"))
+		f.MustRegister(t, shortThresholds("builder-2"))
+		submit := func(by picket.Caller) (string, picket.LeaseCredential) {
+			task, err := f.Submit(f.Ctx, by, clientTask("builder", "c1"))
+			kit.OK(t, err)
+			leases, err := f.Acquire(f.Ctx, kit.AgentOwner,
+				picket.AcquireRequest{AgentID: "builder-1", Role: "builder"})
+			kit.OK(t, err)
+			if len(leases) != 1 || leases[0].TaskID != task.TaskID {
+				t.Fatalf("leased %+v", leases)
+			}
+			return task.TaskID, f.OpenLease(t, leases[0])
+		}
+		tell := func(by picket.Caller, agent, key string, want picket.Code) picket.MessageSent {
+			t.Helper()
+			by.Idempotency.Key = key
+			sent, err := f.Tell(f.Ctx, by, agent, picket.MessageRequest{Body: "x"})
+			if want == "" {
+				kit.OK(t, err)
+			} else {
+				kit.Refused(t, err, want)
+			}
+			return sent
+		}
+		_, _ = submit(theirs)
+		tell(mine, "builder-1", "k0", picket.CodeStateConflict)
+		tell(mine, "nobody", "k0", picket.CodeNotFound)
+		task, held := submit(mine)
+		first := tell(mine, "builder-1", "k1", "")
+		page := f.conversation(t, task)
+		if len(page.Messages) != 1 || page.Messages[0].MessageID != first.MessageID ||
+			page.Messages[0].From.Kind != picket.SenderClient {
+			t.Errorf("the task has the messages %+v", page.Messages)
+		}
+		tell(mine, "builder-2", "k1", picket.CodeIdempotencyConflict)
+		submit(mine)
+		tell(mine, "builder-1", "k2", picket.CodeStateConflict)
+		for range 2 {
+			if again := tell(mine, "builder-1", "k1", ""); again != first {
+				t.Errorf("the repeated message is %+v, was %+v", again, first)
+			}
+			_, err := f.Complete(f.Ctx, held, picket.Completion{Output: picket.RawJSON(`"done"`)})
+			kit.OK(t, err)
+		}
+	})
+}
+
 // The limits of a client and of a pool hold in the step that creates a task.
 func TestLimitsOfClients(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -73,7 +73,7 @@ func (r *reply) taskOf(v taskView) picket.Task {
 	if v.Input != "" {
 		t.Input = stdjson.RawMessage(v.Input)
 	}
-	t.Output, t.Summary = v.Output.Output, v.Output.Summary
+	t.Output, t.Summary, t.Reply = v.Output.Output, v.Output.Summary, v.Output.Reply
 	taskMoney(&t, v.Envelope)
 	t.Children = v.Children
 	for _, run := range v.Runs {
@@ -116,6 +116,7 @@ func (r *reply) taskOf(v taskView) picket.Task {
 type outputRecord struct {
 	Output  stdjson.RawMessage `json:"output"`
 	Summary string             `json:"summary"`
+	Reply   bool               `json:"reply,omitzero"` // the output is a message to the client
 }
 
 // taskRecord makes a task of its state hash and its specification.

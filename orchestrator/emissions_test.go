@@ -239,3 +239,50 @@ func TestATouchedTaskKeepsItsPlaceInTheLists(t *testing.T) {
 		}
 	})
 }
+
+// A message answers the client if the client takes one, nobody reviews it, and the client has seen nothing of the task.
+// A refusal changes nothing.
+func TestAMessageAnswersTheClient(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		text := "hello"
+		reply := picket.Reply{Parts: []picket.Part{{Text: &text}}}
+		begin := func(takes bool, review picket.ReviewBy) picket.LeaseCredential {
+			spec := clientTask("builder", "c1")
+			spec.Review, spec.Client.TakesMessage = review, takes
+			_, err := f.Submit(f.Ctx, kit.WithKey("key_a"), spec)
+			kit.OK(t, err)
+			return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "builder"}))
+		}
+		refused := func(h picket.LeaseCredential) {
+			t.Helper()
+			_, err := f.Reply(f.Ctx, h, reply)
+			kit.Refused(t, err, picket.CodeStateConflict)
+			if task := f.WantState(t, h.TaskID, picket.TaskLeased); task.Reply || string(task.Output) != "" {
+				t.Errorf("after the refusal: %+v", task)
+			}
+			_, err = f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
+			kit.OK(t, err)
+		}
+		refused(begin(false, picket.ReviewByNone))
+		refused(begin(true, picket.ReviewByHuman))
+		h := begin(true, picket.ReviewByNone)
+		_, err := f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "so far"})
+		kit.OK(t, err)
+		refused(h)
+		h = begin(true, picket.ReviewByNone)
+		f.CallTwice(t, func() error { _, err := f.Reply(f.Ctx, h, reply); return err })
+		_, err = f.Complete(f.Ctx, h, picket.Completion{Output: picket.RawJSON(`1`)})
+		kit.Refused(t, err, picket.CodeLeaseReleased)
+		if task := f.WantState(t, h.TaskID, picket.TaskCompleted); !task.Reply ||
+			string(task.Output) != `{"parts":[{"text":"hello"}]}` {
+			t.Errorf("the task: %+v", task)
+		}
+		// A task that repeats one has no client, so nobody takes a message.
+		h = begin(true, picket.ReviewByNone)
+		_, err = f.Cancel(f.Ctx, kit.Operator, h.TaskID, "")
+		kit.OK(t, err)
+		_, err = f.Retry(f.Ctx, kit.Operator, h.TaskID, "")
+		kit.OK(t, err)
+		refused(f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "builder"})))
+	})
+}

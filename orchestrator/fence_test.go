@@ -45,6 +45,11 @@ func TestRefusals(t *testing.T) {
 			_, err := f.Report(f.Ctx, h, "", picket.Progress{Summary: "x"})
 			return err
 		},
+		"reply": func(f *fixture, h picket.LeaseCredential) error {
+			text := "hello"
+			_, err := f.Reply(f.Ctx, h, picket.Reply{Parts: []picket.Part{{Text: &text}}})
+			return err
+		},
 		"emit": func(f *fixture, h picket.LeaseCredential) error {
 			_, err := f.Emit(f.Ctx, h, "", textChunk("a", "x"))
 			return err

@@ -119,7 +119,7 @@ func (e *Engine) Finish(ctx context.Context, by picket.Caller, handoffID string,
 	if isNull(output) {
 		return picket.Task{}, picket.Invalid("/output", "Send the result of the task.", "output is required")
 	}
-	out, err := outputJSON(output, "")
+	out, err := outputJSON(outputRecord{Output: output})
 	return e.changeTask(ctx, by, err, "finish", handoffID, out, jsonText(output))
 }
 

@@ -218,12 +218,30 @@ func (e *Engine) Complete(ctx context.Context, held picket.LeaseCredential,
 	return e.runHeld(ctx, held, "complete", args...).taskState()
 }
 
+// Reply ends the lease with a message that answers the client of the task, and completes the task.
+func (e *Engine) Reply(ctx context.Context, held picket.LeaseCredential, m picket.Reply) (picket.TaskState, error) {
+	if err := m.Normalize(); err != nil {
+		return "", err
+	}
+	parts, err := json.Marshal(map[string]any{"parts": m.Parts})
+	if err != nil {
+		return "", fmt.Errorf("encode message: %w", err)
+	}
+	out, err := json.Marshal(outputRecord{Output: parts, Reply: true})
+	if err != nil {
+		return "", fmt.Errorf("encode message: %w", err)
+	}
+	said := text.OneLine(text.Shorten(m.Text(), maxFactText))
+	return e.runHeld(ctx, held, "complete", contentHash(string(out), string(m.Children)), string(out),
+		string(m.Children), said, boolArg(true)).taskState()
+}
+
 // completionArgs is what complete.lua takes after the credential.
 func completionArgs(c picket.Completion) ([]any, error) {
 	if err := c.Children.Check(); err != nil {
 		return nil, err
 	}
-	out, err := outputJSON(c.Output, c.Summary)
+	out, err := outputJSON(outputRecord{Output: c.Output, Summary: c.Summary})
 	if err != nil {
 		return nil, err
 	}
@@ -268,14 +286,14 @@ func questionFacts(req picket.HelpRequest) (string, error) {
 	return "," + string(b[1:len(b)-1]), nil
 }
 
-func outputJSON(output picket.RawJSON, summary string) (string, error) {
-	if len(output) > picket.MaxPayload {
-		return "", picket.TooLarge("/output", len(output))
+func outputJSON(o outputRecord) (string, error) {
+	if len(o.Output) > picket.MaxPayload {
+		return "", picket.TooLarge("/output", len(o.Output))
 	}
-	if len(summary) > 16<<10 {
-		return "", picket.TooLarge("/summary", len(summary))
+	if len(o.Summary) > 16<<10 {
+		return "", picket.TooLarge("/summary", len(o.Summary))
 	}
-	out, err := json.Marshal(outputRecord{Output: output, Summary: summary})
+	out, err := json.Marshal(o)
 	if err != nil {
 		return "", picket.Invalid("/output", "Send valid JSON.", "output is not valid JSON").WithCause(err)
 	}

@@ -18,8 +18,9 @@ import (
 )
 
 // Tell sends a message of the caller to a task or an agent, which to names. An agent that tells
-// itself sends the message to those who look after it. The same message again is sent once: one
-// with the same MessageID, or else with the same by.Idempotency.
+// itself sends the message to those who look after it. What a client sends to an agent goes to the
+// task of the client that the agent runs now. The same message again is sent once: one with the same
+// MessageID, or else with the same by.Idempotency.
 func (e *Engine) Tell(ctx context.Context, by picket.Caller, to string,
 	m picket.MessageRequest) (picket.MessageSent, error) {
 	if err := cmp.Or(picket.CheckName("to", to), m.Check()); err != nil {

@@ -297,3 +297,30 @@ func TestAContextOfARevokedKeyEnds(t *testing.T) {
 		}
 	})
 }
+
+// A context ends soon after its key has expired, and goes on with a key that has not.
+func TestAContextEndsWhenTheKeyExpires(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		made, err := f.CreateKey(f.Ctx, kit.Operator, picket.KeyRequest{Name: "short",
+			Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: picket.InstantOf(time.Now().Add(2 * time.Second))})
+		kit.OK(t, err)
+		long, err := f.CreateKey(f.Ctx, kit.Operator, picket.KeyRequest{Name: "long",
+			Scopes: []picket.Scope{picket.ScopeReviewer}, ExpiresAt: picket.InstantOf(time.Now().Add(time.Hour))})
+		kit.OK(t, err)
+		held, stop := f.KeyContext(f.Ctx, made.KeyID)
+		defer stop()
+		on, end := f.KeyContext(f.Ctx, long.KeyID)
+		defer end()
+		select {
+		case <-held.Done():
+		case <-time.After(20 * time.Second):
+			t.Fatal("the context goes on with an expired key")
+		}
+		if err := context.Cause(held); picket.CodeOf(err) != picket.CodeUnauthenticated {
+			t.Errorf("the context ended with %v", err)
+		}
+		if err := on.Err(); err != nil {
+			t.Errorf("the context of another key has ended: %v", err)
+		}
+	})
+}

@@ -41,6 +41,7 @@ var surface = map[string]string{
 	"POST /v1/tools/emit":                "fenced",
 	"POST /v1/tools/emit_status":         "fenced",
 	"POST /v1/tools/mark_complete":       "fenced",
+	"POST /v1/tools/reply":               "fenced",
 	"POST /v1/tools/mark_failed":         "fenced",
 	"POST /v1/tools/request_human_help":  "fenced",
 	"POST /v1/tools/delegate_subtask":    "fenced",

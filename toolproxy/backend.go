@@ -82,6 +82,7 @@ type taskReporter interface {
 	EmitStatus(ctx context.Context, held picket.LeaseCredential, requestID string,
 		m picket.StatusMessage) (picket.Emitted, error)
 	Complete(ctx context.Context, held picket.LeaseCredential, c picket.Completion) (picket.TaskState, error)
+	Reply(ctx context.Context, held picket.LeaseCredential, m picket.Reply) (picket.TaskState, error)
 	Fail(ctx context.Context, held picket.LeaseCredential, reason string, retryable bool) (picket.TaskState, error)
 	Decline(ctx context.Context, held picket.LeaseCredential, reason string) (picket.TaskState, error)
 	RequestHelp(ctx context.Context, held picket.LeaseCredential, req picket.HelpRequest) (picket.HelpRequested, error)

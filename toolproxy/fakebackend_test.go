@@ -183,6 +183,10 @@ func (d *fakeBackend) ReviewSubtask(_ context.Context, h picket.LeaseCredential,
 	return picket.SubtaskState{TaskID: r.TaskID, State: picket.TaskCompleted}, d.note("review_subtask", h)
 }
 
+func (d *fakeBackend) Reply(_ context.Context, h picket.LeaseCredential, _ picket.Reply) (picket.TaskState, error) {
+	return picket.TaskCompleted, d.note("reply", h)
+}
+
 func (d *fakeBackend) Fail(_ context.Context, h picket.LeaseCredential, _ string, _ bool) (picket.TaskState, error) {
 	return picket.TaskQueued, d.note("mark_failed", h)
 }
@@ -469,6 +473,7 @@ var goodRequests = map[string]request{
 		path: "/v1/tools/mark_complete",
 		body: `{"output":{"n":12345678901234567890},"summary":"done","children":"detach"}`,
 	},
+	"reply":       {path: "/v1/tools/reply", body: `{"parts":[{"text":"hello"}],"children":"cancel"}`},
 	"mark_failed": {path: "/v1/tools/mark_failed", body: `{"reason":"no compiler","retryable":false}`},
 	"request_human_help": {
 		path: "/v1/tools/request_human_help",

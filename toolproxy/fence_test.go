@@ -18,7 +18,7 @@ func show(v any) string { return fmt.Sprintf("%v", v) }
 // taken for a while after it ended.
 var (
 	fenced = []string{"renew", "release", "report_progress", "emit", "emit_status",
-		"mark_complete", "mark_failed", "request_human_help", "get_task", "get_context", "agent_context",
+		"mark_complete", "reply", "mark_failed", "request_human_help", "get_task", "get_context", "agent_context",
 		"delegate_subtask", "find_agents", "await_subtask", "review_subtask",
 		"send_message", "read_messages"}
 	evidence = []string{"exit", "logs", "events"}

@@ -13,7 +13,8 @@ import (
 )
 
 // endingTools end the run, so nobody is left to be told.
-var endingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
+var endingTools = map[string]bool{"mark_complete": true, "reply": true, "mark_failed": true,
+	"request_human_help": true}
 
 // nudgedArgs are arguments with which each free tool answers; CHILD is a subtask that was handed in.
 var nudgedArgs = map[string]string{

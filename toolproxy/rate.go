@@ -17,7 +17,8 @@ var unlimitedRoutes = map[string]bool{
 
 // runEndingTools are the tools that can end a run. A lease has a small bucket for them, so
 // that it can end after it has used up its rate.
-var runEndingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
+var runEndingTools = map[string]bool{"mark_complete": true, "reply": true, "mark_failed": true,
+	"request_human_help": true}
 
 // takeRequest counts a request against the rate of its lease.
 func (p *Proxy) takeRequest(c echo.Context, side picket.LeaseSide, held picket.LeaseCredential) error {

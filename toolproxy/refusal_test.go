@@ -12,7 +12,7 @@ import (
 // writes are the calls whose refusal belongs into the event log.
 var writes = []string{"bundle", "bundle_piece", "delegate_subtask", "emit", "emit_status",
 	"events", "evidence", "exec", "exit", "logs", "mark_complete", "mark_failed",
-	"release", "report_progress", "request_human_help", "review_subtask", "send_message",
+	"release", "reply", "report_progress", "request_human_help", "review_subtask", "send_message",
 	"usage"}
 
 func TestRefusedWritesAreRecordedReadsAreNot(t *testing.T) {

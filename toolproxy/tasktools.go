@@ -57,6 +57,14 @@ func markComplete(ctx context.Context, task taskReporter, c Call, body completeR
 	return stateResponse{state}, err
 }
 
+func replyToClient(ctx context.Context, task taskReporter, c Call, m picket.Reply) (any, error) {
+	if err := m.Normalize(); err != nil {
+		return nil, err
+	}
+	state, err := task.Reply(ctx, c.Held, m)
+	return stateResponse{state}, err
+}
+
 type failRequest struct {
 	Reason    string `json:"reason"`
 	Retryable *bool  `json:"retryable"` // absent: true, unless the class is rejected

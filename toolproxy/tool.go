@@ -144,5 +144,6 @@ var freeToolHandlers = map[string]freeToolHandler{
 	"send_message":       {true, picket.MaxMessage + smallBody, handedTool(messages, sendMessage)},
 	"read_messages":      {false, smallBody, handedTool(messages, readMessages)},
 	"mark_complete":      {true, completeBody, handedTool(tasks, markComplete)},
+	"reply":              {true, completeBody, handedTool(tasks, replyToClient)},
 	"mark_failed":        {true, smallBody, handedTool(tasks, markFailed)},
 }

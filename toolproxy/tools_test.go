@@ -45,7 +45,7 @@ func TestToolsAreListedAndTheListIsTrue(t *testing.T) {
 	f := newProxyEnv(t, d)
 	a := f.call(t, request{method: "GET", path: "/v1/tools", bearer: f.token()})
 	list, _ := a.body["tools"].([]any)
-	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 15 {
+	if a.status != 200 || len(list) != len(toolproxy.Tools()) || len(list) != 16 {
 		t.Fatalf("%d %s", a.status, a.raw)
 	}
 	for _, tool := range toolproxy.Tools() {
@@ -143,7 +143,7 @@ func TestUnknownTools(t *testing.T) {
 	if a.status != 404 || a.code() != "not_found" || !strings.Contains(a.remedy(), "report_progress") {
 		t.Errorf("unknown tool: %d %s", a.status, a.raw)
 	}
-	if tools, _ := a.body["tools"].([]any); len(tools) != 15 {
+	if tools, _ := a.body["tools"].([]any); len(tools) != 16 {
 		t.Errorf("the tools are not listed: %s", a.raw)
 	}
 	if d.count() != 0 {

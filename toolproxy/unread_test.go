@@ -36,7 +36,8 @@ var (
 )
 
 // closingTools end the run, which reads nothing any more.
-var closingTools = map[string]bool{"mark_complete": true, "mark_failed": true, "request_human_help": true}
+var closingTools = map[string]bool{"mark_complete": true, "reply": true, "mark_failed": true,
+	"request_human_help": true}
 
 // Every answer of a free tool says how many messages wait, also if the call is repeated.
 func TestFreeToolsSayWhatIsUnread(t *testing.T) {

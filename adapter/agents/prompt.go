@@ -95,6 +95,7 @@ func (e *Setup) workingRules() string {
 - report_progress at five moments: after you have read the task, after each finished step, at every decision, before anything slow, and before your context is compacted. What you report is all that a later run is sure to know. get_task shows the task and your last report again.
 - emit and emit_status show parts of the result, and what you do now, to a client that follows the task. Use them if the task asks for it.
 - mark_complete hands in the result, as output and a short summary. It is your last step: work that is not handed in counts as failed.
+- reply answers the client with a message instead, if the task has client.takesMessage. It ends the task too.
 - mark_failed when it cannot be done.
 - request_human_help when a person has to decide something. Report first, then ask and stop. You are started again with the answer.
 - delegate_subtask gives a part to another agent, which knows only what you write and is paid out of your budget. find_agents tells which workers there are. Make all subtasks first, then call await_subtask and review_subtask for each. Do small parts yourself.

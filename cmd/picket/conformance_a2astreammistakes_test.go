@@ -75,13 +75,8 @@ func a2aStreamMistakes() []a2aMistake {
 		ofEvents("does not tell the end", func(_ *a2aExchange, response object) bool { return !isEnd(response) },
 			"3.1.2/closes", "3.1.2/closes-completed", "3.1.6/updates", "3.5.2/broadcast", "3.5.2/close-one",
 			"3.5.2/reconnect", "3.5.2/order", "3.1.6/after-answer", "7.6.1/stream-stays"),
-		ofEvents("goes on after a message", func(_ *a2aExchange, response object) bool {
-			if response["task"] != nil {
-				clear(response)
-				response["message"] = object{"messageId": "m", "role": "ROLE_AGENT"}
-			}
-			return true
-		}, "3.1.2/message-only"),
+		{name: "goes on after a message", rules: []string{"3.1.2/message-only"},
+			event: func(_ *a2aExchange, data object) []object { return []object{data, data} }},
 		ofEvents("does not tell that it works", func(_ *a2aExchange, response object) bool {
 			return stateInEvent(response) != "TASK_STATE_WORKING"
 		}, "3.1.2/progress"),

@@ -208,16 +208,17 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 	var parts siteParts
 	rates := web.NewRates(h.cfg.Rate.PerKey, h.cfg.Rate.PerLease)
 	parts.control, err = api.New(api.Config{
-		Engine:       store.Engine,
-		Engines:      store.Engines,
-		ScriptStats:  store.ScriptStats,
-		Log:          h.log,
-		AllowedHosts: h.hosts(),
-		PoolAdvice:   h.cfg.Advice(),
-		Prices:       h.prices.current,
-		Webhooks:     sender,
-		Connections:  h.guard.Counts,
-		Rates:        rates,
+		Engine:        store.Engine,
+		Engines:       store.Engines,
+		ScriptStats:   store.ScriptStats,
+		Log:           h.log,
+		AllowedHosts:  h.hosts(),
+		PoolAdvice:    h.cfg.Advice(),
+		AgentEndpoint: h.agentEndpoint(all.proxyURL()),
+		Prices:        h.prices.current,
+		Webhooks:      sender,
+		Connections:   h.guard.Counts,
+		Rates:         rates,
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
@@ -70,6 +72,23 @@ func shownEndpoints(s *a2a.Server, publicCards bool) func(context.Context, strin
 			all.Pools = append(all.Pools, shown)
 		}
 		return all, nil
+	}
+}
+
+// agentEndpoint shows agents of the pools in the settings with their endpoints; nil if there are none.
+func (h serverProcess) agentEndpoint(own string) func(namespace string, a picket.Agent) string {
+	roles, base := map[string]bool{}, strings.TrimRight(h.cfg.PublicBase(own), "/")
+	for _, p := range h.cfg.A2APools() {
+		roles[p.Role] = true
+	}
+	if len(roles) == 0 || base == "" {
+		return nil
+	}
+	return func(namespace string, a picket.Agent) string {
+		if !roles[a.RoleID] {
+			return ""
+		}
+		return a2a.InstanceURL(base, namespace, a.RoleID, a.AgentID)
 	}
 }
 

@@ -30,6 +30,9 @@ func stringsIn(v any) (all []string) {
 	return all
 }
 
+// takesMessage is the metadata of a message whose client takes a message as the answer. Agents of Picket ask for it.
+var takesMessage = fields{"metadata": fields{"reply": "message"}}
+
 // Section 3.1.1: sending a message.
 var sendChecks = checks{
 	"3.1.1/task-or-message": each(func(c caller) {
@@ -39,6 +42,15 @@ var sendChecks = checks{
 	"3.1.1/task-is-known": each(func(c caller) {
 		task := c.begins("tck-complete-task")
 		c.ExpectEqual("id", c.read(text(task, "id"))["id"], task["id"])
+	}),
+	"3.1.1/message": each(func(c caller) {
+		request := waiting(c.message("tck-message-response", takesMessage))
+		result := c.gets("SendMessage", request)
+		if has(result, "task") {
+			c.NotRun("the agent answers with a task, and not with a message")
+		}
+		c.ExpectEqual("what is wrong", wrongMessage(object(result, "message")), "")
+		c.ExpectEqual("role", text(result, "message.role"), "ROLE_AGENT")
 	}),
 	"3.1.1/unsupported-media": each(func(c caller) {
 		c.refuses("SendMessage", atOnce(c.message("tck-send-003", c.foreignPart())), contentType)

@@ -64,7 +64,7 @@ var streamChecks = checks{
 		c.ExpectEqual("last state", all[len(all)-1], completed)
 	}),
 	"3.1.2/message-only": each(func(c caller) {
-		s := c.sends(c.message("tck-message-response"))
+		s := c.sends(c.message("tck-message-response", takesMessage))
 		if !has(s.next(), "message") {
 			c.NotRun("the agent answers with a task, and not with a message")
 		}

@@ -56,9 +56,10 @@ var mayImport = map[string][]string{
 	"orchestrator/mirror": {"picket", "orchestrator/heartbeat"},
 	"orchestrator/lua":    nil, // the scripts, embedded
 	// The proof suites; everything in them is for tests.
-	"orchestrator/proof/attacks":     proofImports,
-	"orchestrator/proof/branches":    proofImports,
-	"orchestrator/proof/calls":       proofImports,
+	"orchestrator/proof/attacks":  proofImports,
+	"orchestrator/proof/branches": proofImports,
+	"orchestrator/proof/calls": slices.Concat(proofImports, []string{"orchestrator/a2a", "internal/web",
+		"github.com/labstack/echo/v4/..."}),
 	"orchestrator/proof/clock":       proofImports,
 	"orchestrator/proof/crowd":       proofImports,
 	"orchestrator/proof/invariants":  proofImports,

@@ -2,6 +2,7 @@ package scriptedworker
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -26,15 +27,14 @@ var Script = []Step{
 		`"https://example.com/output.txt","mediaType":"text/plain","filename":"output.txt"}]}`)},
 	{"tck-artifact-data", "completes the task with the data part `{\"key\": \"value\", \"count\": 42}`",
 		completes(`{"parts":[{"data":{"key":"value","count":42}}]}`)},
-	{"tck-message-response", "replies with the text `Direct message response`, if the server has the tool `reply`; " +
-		"otherwise it completes the task with that text", replies},
+	{"tck-message-response", "replies with the text `Direct message response`, if the client takes a message as the " +
+		"answer; otherwise it completes the task with that text", replies},
 	{"tck-input-required", "asks a question, and completes the task after the answer",
 		asks(picket.HelpRequest{Question: "What else is needed?"})},
 	{"tck-auth-required", "asks for an approval, and completes the task after it",
 		asks(picket.HelpRequest{Question: "May this be done?", Kind: picket.HandoffApproval})},
-	{"tck-reject-task", "gives the task up for good", func(r *run, ctx context.Context) error {
-		_, err := r.Fail(ctx, "rejected", false)
-		return err
+	{"tck-reject-task", "rejects the task", func(r *run, ctx context.Context) error {
+		return r.Tool(ctx, "mark_failed", map[string]any{"reason": "rejected", "class": picket.ExitRejected}, nil)
 	}},
 	{"tck-stream-001", "works for a tenth of the delay, then completes the task with a text part",
 		later(0.1, completes(`{"parts":[{"text":"Stream hello from TCK"}]}`))},
@@ -47,8 +47,8 @@ var Script = []Step{
 		later(0.1, completes(`{"parts":[{"text":"Streamed text content"}]}`))},
 	{"tck-stream-artifact-file", "works for a tenth of the delay, then completes the task with the bytes of `output.txt`",
 		later(0.1, completes(fileParts))},
-	{"tck-stream-artifact-chunked", "works for a tenth of the delay, then completes the task with two text parts",
-		later(0.1, completes(`{"parts":[{"text":"chunk-1 "},{"text":"chunk-2"}]}`))},
+	{"tck-stream-artifact-chunked", "emits an artifact in two pieces, then completes the task without output",
+		later(0.1, emits("chunk-1 ", "chunk-2"))},
 	{"tck-cancel", "works until the task is cancelled, at most five minutes", (*run).hold},
 	{"test-resubscribe-message-id", "works for twice the delay, then completes the task", later(2, completes(`"done"`))},
 }
@@ -101,11 +101,24 @@ func asks(question picket.HelpRequest) func(*run, context.Context) error {
 	}
 }
 
-// replies answers with a message and no task, where the server can.
+// emits emits an artifact in pieces of text, and completes the task.
+func emits(pieces ...string) func(*run, context.Context) error {
+	return func(r *run, ctx context.Context) error {
+		for i, piece := range pieces {
+			chunk := picket.ArtifactChunk{Parts: []picket.Part{{Text: &piece}}, Append: i > 0, Last: i == len(pieces)-1}
+			if err := r.Tool(ctx, "emit", chunk, nil); err != nil {
+				return err
+			}
+		}
+		return completes("null")(r, ctx)
+	}
+}
+
+// replies answers with a message and no task, if the client takes one.
 func replies(r *run, ctx context.Context) error {
-	parts := map[string]any{"parts": []map[string]string{{"text": "Direct message response"}}}
-	err := r.Tool(ctx, "reply", parts, nil)
-	if err == nil || picket.CodeOf(err).Fenced() {
+	text := "Direct message response"
+	err := r.Tool(ctx, "reply", picket.Reply{Parts: []picket.Part{{Text: &text}}}, nil)
+	if !errors.Is(err, picket.CodeStateConflict) {
 		return err
 	}
 	return completes(`"Direct message response"`)(r, ctx)

@@ -242,7 +242,8 @@ func (x *exchange) flatCard(skills []protocol.AgentSkill) flatCard {
 		Provider:     x.provider(),
 		SandboxLevel: x.sandboxLevel(),
 		CostModel:    x.costModel(),
-		Endpoints:    map[string]string{"submitTask": path + "/tasks", "health": path + "/health"},
+		Endpoints: map[string]string{"submitTask": path + "/tasks", "sendMessage": path + "/messages",
+			"health": path + "/health"},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -73,9 +74,15 @@ func newFixtureIn(t testing.TB, s rig.Store, witness string, change ...func(*a2a
 		Namespaces: []string{"default", "other"}, Sealer: rig.Sealer(), ProxyURL: "http://proxy", Witness: witness,
 		Found: true})
 	must(t, err)
-	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines})
-	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines,
+		AgentEndpoint: func(namespace string, a picket.Agent) string {
+			if !slices.ContainsFunc(pools(), func(p a2a.Pool) bool { return p.Role == a.RoleID }) {
+				return ""
+			}
+			return a2a.InstanceURL("http://"+l.Addr().String(), namespace, a.RoleID, a.AgentID)
+		}})
 	must(t, err)
 	f := &fixture{Engine: store.Engine("default"), t: t, store: store, url: "http://" + l.Addr().String(),
 		http: &http.Client{Transport: &http.Transport{}}}

@@ -42,8 +42,10 @@ type update struct {
 	ready chan struct{}  // closed when the other members are set
 	event protocol.Event // nil: nothing that a client sees
 	run   string         // the run that holds the task, or ""
-	next  *update        // nil: the task has ended
-	err   error          // the task can be followed no more
+	// reply is the message with which the agent has answered the client, and completed the task.
+	reply *protocol.Message
+	next  *update // nil: the task has ended
+	err   error   // the task can be followed no more
 }
 
 func newUpdate() *update { return &update{ready: make(chan struct{})} }
@@ -274,6 +276,9 @@ func runOf(t picket.Task) string {
 func (t *followed) add(ev protocol.Event, now picket.Task) {
 	u, next := t.last, newUpdate()
 	u.event, u.run, u.next = ev, runOf(now), next
+	if now.Reply && now.State == picket.TaskCompleted {
+		u.reply = replyOf(now)
+	}
 	t.last = next
 	close(u.ready)
 }
@@ -309,8 +314,14 @@ func messageID(t *protocol.Task) string {
 	return t.Status.Message.ID
 }
 
+// view is how much a stream shows of a task.
+type view struct {
+	history *int // as many messages of its history; nil: all that are shown
+	reply   bool // the message with which the agent replies, instead of the task
+}
+
 // follow streams a task: what it is now, and what happens to it until it ends.
-func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leave func()) (*stream, error) {
+func (x *exchange) follow(ctx context.Context, t picket.Task, as view, leave func()) (*stream, error) {
 	ctx, unwatch, err := x.whileHeld(ctx)
 	if err != nil {
 		return nil, err
@@ -320,18 +331,29 @@ func (x *exchange) follow(ctx context.Context, t picket.Task, history *int, leav
 		unwatch()
 		return nil, err
 	}
-	first, err := x.withHistory(ctx, now, history)
+	first, err := x.withHistory(ctx, now, as.history)
 	if err != nil {
 		unfollow()
 		unwatch()
 		return nil, err
 	}
 	web.ForgetBody(x.Context)
-	ended := now.State.Terminal()
+	ended, awaits := now.State.Terminal(), as.reply && awaitsReply(now)
+	var replied *protocol.Message
+	if as.reply && now.Reply {
+		replied = replyOf(now)
+	}
 	events := func(yield func(protocol.Event, error) bool) {
 		shown, u := first, next
 		first, next = nil, nil // a stream does not hold what it has passed
-		if !yield(shown, nil) || ended {
+		if awaits {
+			replied = unseen(ctx, u)
+		}
+		if replied != nil {
+			yield(replied, nil)
+			return
+		}
+		if awaits && ctx.Err() != nil || !yield(shown, nil) || ended {
 			return
 		}
 		for ; u != nil; u = u.next {

@@ -12,6 +12,22 @@ import (
 // An instance is one agent of a pool. A task that is sent to it is kept for it while its incarnation lives, and goes to
 // the pool after that.
 
+// InstanceURL is the address of the endpoint of one agent, below the address of the server.
+func InstanceURL(publicURL, namespace, role, agentID string) string {
+	return poolURL(publicURL, namespace, role) + "/instances/" + agentID
+}
+
+// poolURL is the address of the endpoint of a pool, or of the server if there is no role.
+func poolURL(publicURL, namespace, role string) string {
+	if namespace != defaultNamespace {
+		publicURL += "/n/" + namespace
+	}
+	if role != "" {
+		publicURL += "/agents/" + role
+	}
+	return publicURL
+}
+
 // openInstance finds the instance that the address names. An agent that is not of the pool is not found.
 func (x *exchange) openInstance(ctx context.Context, agentID string) error {
 	a, _, err := x.engine.Agent(ctx, agentID)

@@ -33,7 +33,7 @@ type rpcMethod struct {
 
 var rpcMethods = map[string]rpcMethod{
 	"SendMessage":          {call: calls(sendResult)},
-	"SendStreamingMessage": {stream: streams((*exchange).sendStreaming)},
+	"SendStreamingMessage": {stream: streams(sendStream)},
 	"GetTask":              {call: calls((*exchange).getTask)},
 	"ListTasks":            {call: calls(listPage)},
 	"CancelTask":           {call: calls((*exchange).cancelTask)},
@@ -53,9 +53,13 @@ func pushUnsupported(context.Context, *exchange, []byte) (any, error) {
 }
 
 // sendResult wraps the task that a message became, as the protocol does.
-func sendResult(x *exchange, ctx context.Context, req *protocol.SendMessageRequest) (protocol.StreamResponse, error) {
-	result, err := x.sendMessage(ctx, req)
+func sendResult(x *exchange, ctx context.Context, params *sendParams) (protocol.StreamResponse, error) {
+	result, err := x.sendMessage(ctx, params.request())
 	return protocol.StreamResponse{Event: result}, err
+}
+
+func sendStream(x *exchange, ctx context.Context, params *sendParams) (*stream, error) {
+	return x.sendStreaming(ctx, params.request())
 }
 
 // listParams are the params of ListTasks. Its PageSize tells 0 from an absent one.
@@ -112,10 +116,16 @@ func decodeParams(raw []byte, into any) error {
 		return protocol.NewError(protocol.ErrInvalidParams, "params is not a JSON object")
 	}
 	for name, value := range members {
-		if camel := camelCase(name); camel != name {
-			delete(members, name)
-			members[camel] = value
+		camel := camelCase(name)
+		if camel == name {
+			continue
 		}
+		if _, twice := members[camel]; twice {
+			return protocol.NewError(protocol.ErrInvalidParams,
+				fmt.Sprintf("params has both %.64q and %.64q; send one of them", name, camel))
+		}
+		delete(members, name)
+		members[camel] = value
 	}
 	raw, err := stdjson.Marshal(members)
 	if err != nil {

@@ -45,12 +45,13 @@ type stream struct {
 
 // sendMessage takes a message: it becomes a task, the answer to a question, or something to read for the agent of a
 // task that works. It waits until the client can do something again, unless it is told not to.
-func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageRequest) (*protocol.Task, error) {
+func (x *exchange) sendMessage(ctx context.Context,
+	req *protocol.SendMessageRequest) (protocol.SendMessageResult, error) {
 	cfg := sendConfig(req)
 	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
 		return nil, err
 	}
-	t, err := x.take(ctx, req)
+	t, err := x.take(ctx, req, cfg.ReturnImmediately)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (x *exchange) sendMessage(ctx context.Context, req *protocol.SendMessageReq
 			return nil, err
 		}
 	}
-	return x.withHistory(ctx, t, cfg.HistoryLength)
+	return x.resultFor(ctx, req, t)
 }
 
 // sendStreaming takes a message, and sends what happens to its task.
@@ -74,12 +75,12 @@ func (x *exchange) sendStreaming(ctx context.Context, req *protocol.SendMessageR
 	if err != nil {
 		return nil, err
 	}
-	t, err := x.take(ctx, req)
+	t, err := x.take(ctx, req, false) // a stream does not return at once
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	s, err := x.follow(ctx, t, cfg.HistoryLength, leave)
+	s, err := x.follow(ctx, t, view{history: cfg.HistoryLength, reply: req.Message.TaskID == ""}, leave)
 	if err != nil {
 		leave()
 	}
@@ -93,8 +94,9 @@ func sendConfig(req *protocol.SendMessageRequest) protocol.SendMessageConfig {
 	return *req.Config
 }
 
-// take gives a message to the engine, and returns the task that it is about.
-func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest) (picket.Task, error) {
+// take gives a message to the engine, and returns the task that it is about. atOnce says that the answer is that task
+// whatever its agent does.
+func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, atOnce bool) (picket.Task, error) {
 	pool, err := x.poolFor(req.Message)
 	if err != nil {
 		return picket.Task{}, err
@@ -105,11 +107,15 @@ func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest) (
 	if sendConfig(req).PushConfig != nil {
 		return picket.Task{}, protocol.ErrPushNotificationNotSupported
 	}
+	reply, err := takesMessage(req, atOnce)
+	if err != nil {
+		return picket.Task{}, err
+	}
 	if req.Message.TaskID != "" {
 		return x.continueTask(ctx, req)
 	}
 	return x.submitAs(ctx, pool, req.Message, submission{messageID: req.Message.ID,
-		outputModes: sendConfig(req).AcceptedOutputModes})
+		outputModes: sendConfig(req).AcceptedOutputModes, takesMessage: reply})
 }
 
 // poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
@@ -153,6 +159,8 @@ type submission struct {
 	messageID   string
 	taskID      string
 	outputModes []string
+	// takesMessage says that the client takes a message as the answer.
+	takesMessage bool
 }
 
 // submitAs makes a task of a message.
@@ -171,11 +179,12 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		return picket.Task{}, err
 	}
 	spec.Client = &picket.ClientTask{
-		Role:      pool.Role,
-		ContextID: contextID,
-		MessageID: m.ID,
-		TaskID:    s.taskID,
-		MaxQueue:  pool.MaxQueue,
+		Role:         pool.Role,
+		ContextID:    contextID,
+		MessageID:    m.ID,
+		TaskID:       s.taskID,
+		TakesMessage: s.takesMessage,
+		MaxQueue:     pool.MaxQueue,
 	}
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
@@ -234,7 +243,7 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 // tell leaves a message for the agent of a task.
 func (x *exchange) tell(ctx context.Context, t picket.Task, m *protocol.Message) error {
 	data, err := stdjson.Marshal(clientMessage{MessageID: m.ID, Message: messageInput{
-		Parts:            m.Parts,
+		Parts:            exactParts(m.Parts),
 		Metadata:         m.Metadata,
 		Extensions:       m.Extensions,
 		ReferenceTaskIDs: m.ReferenceTasks,
@@ -449,7 +458,7 @@ func (x *exchange) subscribe(ctx context.Context, req *protocol.SubscribeToTaskR
 	if err != nil {
 		return nil, err
 	}
-	s, err := x.follow(ctx, t, nil, leave)
+	s, err := x.follow(ctx, t, view{}, leave)
 	if err != nil {
 		leave()
 	}

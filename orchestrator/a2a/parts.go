@@ -15,11 +15,11 @@ import (
 // messageInput is the input of a task, or the answer to a question, that a client's message becomes if it is more than
 // text. An agent finds all of the message in it.
 type messageInput struct {
-	Parts               protocol.ContentParts `json:"parts"`
-	Metadata            map[string]any        `json:"metadata,omitempty"`
-	Extensions          []string              `json:"extensions,omitempty"`
-	ReferenceTaskIDs    []protocol.TaskID     `json:"referenceTaskIds,omitempty"`
-	AcceptedOutputModes []string              `json:"acceptedOutputModes,omitempty"`
+	Parts               exactParts        `json:"parts"`
+	Metadata            exactObject       `json:"metadata,omitempty"`
+	Extensions          []string          `json:"extensions,omitempty"`
+	ReferenceTaskIDs    []protocol.TaskID `json:"referenceTaskIds,omitempty"`
+	AcceptedOutputModes []string          `json:"acceptedOutputModes,omitempty"`
 }
 
 // inputOf is what an agent gets of a message: a string if the message is plain text, else a messageInput.
@@ -28,7 +28,7 @@ func inputOf(m *protocol.Message, outputModes []string) (picket.RawJSON, error) 
 		return stdjson.Marshal(textOf(m.Parts))
 	}
 	return stdjson.Marshal(messageInput{
-		Parts:               m.Parts,
+		Parts:               exactParts(m.Parts),
 		Metadata:            m.Metadata,
 		Extensions:          m.Extensions,
 		ReferenceTaskIDs:    m.ReferenceTasks,
@@ -78,7 +78,7 @@ func partsOf(raw picket.RawJSON) protocol.ContentParts {
 		return protocol.ContentParts{protocol.NewTextPart(plain)}
 	}
 	if m, ok := structured(raw); ok {
-		return m.Parts
+		return protocol.ContentParts(m.Parts)
 	}
 	if !stdjson.Valid(raw) {
 		return nil

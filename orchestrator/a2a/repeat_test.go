@@ -123,3 +123,21 @@ func TestAClientNamesItsTask(t *testing.T) {
 		}
 	})
 }
+
+// A task that a client sends again under its id of it is the same task. Another task under that id is a conflict.
+func TestAnIDOfAClientIsOneTask(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		submit := func(title string, want int) string {
+			status, header, body := f.ask(f.client, http.MethodPost, "/a2a/tasks",
+				`{"taskId":"mine","title":"`+title+`"}`)
+			if status != want {
+				t.Errorf("%s: %d %s, want %d", title, status, body, want)
+			}
+			return header.Get("Location")
+		}
+		if first, again := submit("one", 202), submit("one", 202); first != again {
+			t.Errorf("%s, then %s", first, again)
+		}
+		submit("two", 409)
+	})
+}

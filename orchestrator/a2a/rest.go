@@ -30,6 +30,22 @@ type restCall struct {
 	stream func(ctx context.Context) (*stream, error)
 }
 
+// belowBase are the routes below /a2a/ of each endpoint. JSON-RPC has the empty one. serveREST finds what they do.
+var belowBase = []string{
+	"POST ",
+	"POST message:send",
+	"POST message:stream",
+	"GET tasks",
+	"POST tasks",
+	"GET tasks/:id",
+	"POST tasks/:id:cancel",
+	"GET tasks/:id:subscribe",
+	"POST tasks/:id:subscribe",
+	"POST messages",
+	"GET health",
+	"GET extendedAgentCard",
+}
+
 // serveREST answers what is below /a2a/: the HTTP+JSON binding and the routes of RFC-001. JSON-RPC may have the slash.
 func serveREST(x *exchange) error {
 	path := x.Param("*")
@@ -37,7 +53,10 @@ func serveREST(x *exchange) error {
 		return serveRPC(x)
 	}
 	if path == "tasks" && x.Request().Method == http.MethodPost {
-		return x.submitTask(x.Request().Context())
+		return conflictOfID(x.submitTask(x.Request().Context()))
+	}
+	if path == "messages" && x.Request().Method == http.MethodPost {
+		return conflictOfID(x.sendToAgent(x.Request().Context()))
 	}
 	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
 		if err := x.checkLease(x.Request().Context()); err != nil {
@@ -83,7 +102,7 @@ func (x *exchange) restCall(path string) (restCall, error) {
 	case method == http.MethodPost && path == "message:stream":
 		raw, err := x.restContent()
 		return restCall{stream: func(ctx context.Context) (*stream, error) {
-			return streams((*exchange).sendStreaming)(ctx, x, raw)
+			return streams(sendStream)(ctx, x, raw)
 		}}, err
 	case method == http.MethodGet && path == "tasks":
 		req, err := listRequest(x.QueryParams())

@@ -1,8 +1,10 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"net/http"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -31,6 +33,15 @@ type taskAnswer struct {
 // healthAnswer answers GET a2a/health.
 type healthAnswer struct {
 	Status string `json:"status"` // active or unhealthy
+}
+
+// conflictOfID makes the refusal of an id that was used for something else a conflict, which has the status 409.
+func conflictOfID(err error) error {
+	if !errors.Is(err, picket.CodeIdempotencyConflict) {
+		return err
+	}
+	return picket.Refuse(picket.CodeStateConflict, "Send it under another id, or what was sent before.",
+		"this id was used for something else").WithCause(err)
 }
 
 // submitTask takes a task of RFC-001.
@@ -73,8 +84,13 @@ func (r taskRequest) message() (*protocol.Message, error) {
 		said = r.Title
 	}
 	m := protocol.NewMessage(protocol.MessageRoleUser, protocol.NewTextPart(said))
-	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, &m.Metadata) != nil {
+	m.ID = cmp.Or(r.TaskID, m.ID)
+	if len(r.Metadata) > 0 && stdjson.Unmarshal(r.Metadata, (*exactObject)(&m.Metadata)) != nil {
 		return nil, picket.Invalid("/metadata", `Send an object such as {"priority": "high"}.`, "metadata is not an object")
+	}
+	if m.Metadata[replyKey] == replyMessage {
+		return nil, picket.Invalid("/metadata/reply", "Leave it out, or call SendMessage.",
+			"a task of this route is not answered with a message")
 	}
 	return m, nil
 }

@@ -147,10 +147,20 @@ func (s *Server) Mount(e *echo.Echo) {
 	}
 }
 
-// Routes lists the routes as "METHOD path", for tests that look at all of them.
+// Routes lists the routes as "METHOD path", for tests that look at all of them. What is below /a2a/ is listed one by
+// one.
 func (s *Server) Routes() (list []string) {
 	for _, r := range s.routes() {
-		list = append(list, r.method+" "+r.path)
+		base, wild := strings.CutSuffix(r.path, "/*")
+		if !wild {
+			list = append(list, r.method+" "+r.path)
+			continue
+		}
+		for _, below := range belowBase {
+			if method, path, _ := strings.Cut(below, " "); method == r.method {
+				list = append(list, method+" "+base+"/"+path)
+			}
+		}
 	}
 	return list
 }
@@ -268,21 +278,18 @@ func (x *exchange) caller() picket.Caller {
 // base is the public address of the endpoint.
 func (x *exchange) base() string {
 	if x.instance != nil {
-		return x.poolBase() + "/instances/" + x.instance.AgentID
+		return InstanceURL(x.server.cfg.PublicURL, x.namespace, x.pool.Role, x.instance.AgentID)
 	}
 	return x.poolBase()
 }
 
 // poolBase is the public address of the pool, or of the orchestrator.
 func (x *exchange) poolBase() string {
-	base := x.server.cfg.PublicURL
-	if x.namespace != defaultNamespace {
-		base += "/n/" + x.namespace
-	}
+	role := ""
 	if x.pool != nil {
-		base += "/agents/" + x.pool.Role
+		role = x.pool.Role
 	}
-	return base
+	return poolURL(x.server.cfg.PublicURL, x.namespace, role)
 }
 
 // hasKey reports whether a request presents a credential.

@@ -94,7 +94,7 @@ func viewOf(t picket.Task) *protocol.Task {
 // resultOf is the artifact that a task has handed in, or nil.
 func resultOf(t picket.Task) *protocol.Artifact {
 	parts := partsOf(t.Output)
-	if t.State != picket.TaskCompleted || len(parts) == 0 {
+	if t.State != picket.TaskCompleted || t.Reply || len(parts) == 0 {
 		return nil
 	}
 	return &protocol.Artifact{
@@ -138,6 +138,9 @@ func statusParts(t picket.Task) protocol.ContentParts {
 			return questionParts(t.Handoff.Question, t.Handoff.Options)
 		}
 	case picket.TaskCompleted:
+		if t.Reply {
+			return partsOf(t.Output)
+		}
 		said = t.Summary
 	case picket.TaskRejected:
 		if t.Review != nil {
@@ -266,18 +269,26 @@ func conversationMessage(t picket.Task, m picket.Message) *protocol.Message {
 		if m.From.TaskID != t.TaskID || m.To != t.TaskID && !toParent {
 			return nil // of or to another agent
 		}
-		parts := partsOf(m.Data)
-		if m.Body != "" {
-			parts = append(protocol.ContentParts{protocol.NewTextPart(m.Body)}, parts...)
-		}
-		return agentMessage(t, m.MessageID, parts)
+		return agentMessage(t, m.MessageID, spokenParts(m))
+	}
+	if m.From.Kind == picket.SenderClient && m.From.ID == t.CreatedBy && m.Type != messageType {
+		return message(t, protocol.MessageRoleUser, m.MessageID, spokenParts(m)) // to an agent that runs the task
 	}
 	var sent clientMessage
 	if m.Type != messageType || !ofPeer && m.From.ID != t.CreatedBy || stdjson.Unmarshal(m.Data, &sent) != nil {
 		return nil
 	}
-	said := message(t, protocol.MessageRoleUser, sent.MessageID, sent.Message.Parts)
+	said := message(t, protocol.MessageRoleUser, sent.MessageID, protocol.ContentParts(sent.Message.Parts))
 	said.Metadata, said.Extensions = sent.Message.Metadata, sent.Message.Extensions
 	said.ReferenceTasks = sent.Message.ReferenceTaskIDs
 	return said
+}
+
+// spokenParts are the text and the data of a message.
+func spokenParts(m picket.Message) protocol.ContentParts {
+	parts := partsOf(m.Data)
+	if m.Body != "" {
+		parts = append(protocol.ContentParts{protocol.NewTextPart(m.Body)}, parts...)
+	}
+	return parts
 }

@@ -27,12 +27,17 @@ func registerAgent(c change[picket.Registration]) (id string, made picket.Agent,
 	return made.AgentID, made, err
 }
 
-// tagged puts the version of an agent into the head of the answer.
+// tagged puts the version of an agent into the head of the answer. An agent that gave no endpoint is shown with that
+// of the server, which is not stored: the address of the server can change.
 func (r request) tagged(a picket.Agent, err error) (picket.Agent, error) {
-	if err == nil {
-		r.Response().Header().Set(etagHeader, etag(a.Version))
+	if err != nil {
+		return a, err
 	}
-	return a, err
+	r.Response().Header().Set(etagHeader, etag(a.Version))
+	if r.agentEndpoint != nil && a.Endpoint == "" {
+		a.Endpoint = r.agentEndpoint(r.who.Namespace, a)
+	}
+	return a, nil
 }
 
 // changeAgentStatus checks for If-Match before anything else, because a caller that has not read

@@ -48,6 +48,9 @@ type Config struct {
 	// PoolAdvice is what the workflow file says of pools, by role; it is shown with
 	// them. Defaults to none.
 	PoolAdvice map[string]picket.PoolAdvice
+	// AgentEndpoint is the URL of the endpoint of an agent in a namespace, or "". It is shown where an agent gave no
+	// endpoint of its own. Defaults to none.
+	AgentEndpoint func(namespace string, a picket.Agent) string
 	// Prices is the price list in force, asked for with every request. Defaults
 	// to an empty list.
 	Prices func() *budget.PriceList
@@ -136,7 +139,7 @@ func (a *API) handler(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		// Nothing here is a page: a browser must not guess one out of a log.
 		c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
-		req := request{Context: c}
+		req := request{Context: c, agentEndpoint: a.cfg.AgentEndpoint}
 		if r.isPublic() {
 			if err := web.CheckHost(c.Request(), a.cfg.AllowedHosts); err != nil {
 				return err

@@ -21,6 +21,8 @@ type request struct {
 	echo.Context
 	engine *orchestrator.Engine
 	who    picket.Principal
+	// agentEndpoint is Config.AgentEndpoint.
+	agentEndpoint func(namespace string, a picket.Agent) string
 }
 
 const idempotencyHeader = "Idempotency-Key"

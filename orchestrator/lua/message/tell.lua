@@ -1,17 +1,19 @@
 -- needs: agent message
 -- tell sends a message of a person, or of a client, to a task or an agent. The key of an agent that is not an
--- operator's sends one of the agent itself, in its own conversation.
+-- operator's sends one of the agent itself, in its own conversation. What a client sends to an agent goes to the task
+-- of the client that the agent runs.
 -- ARGV: receiver, actor, operator 0|1, key that sends it, message id, type, body, data (JSON or ''), id of the
 --   message that it answers or '', hash of the message, most bytes of the messages of a key and of a tree
 -- Reply: id, sent. The same again changes nothing.
 -- Errors: not_found, forbidden, judge_due, agent_gone, task_closed, idempotency_conflict, inbox_full,
---   quota_exceeded, rate_limited
+--   quota_exceeded, rate_limited, state_conflict (the agent runs no task of the client, or more than one)
 local to, by, key = ARGV[1], ARGV[2], ARGV[4]
 local m = { id = ARGV[5], to = to, kind = 'person', from = key, name = '', task = '', run = '', agent = '', token = '',
   actor = key, type = ARGV[6], body = ARGV[7], data = ARGV[8], reply = ARGV[9], hash = ARGV[10], credential = key,
   key = by }
-local err
-if string.sub(to, 1, 5) ~= 'task_' then
+local sender = call('HMGET', K('key:', key), 'name', 'scopes')
+local to_agent, of_client, err = string.sub(to, 1, 5) ~= 'task_', sender[2] == 'client', nil
+if to_agent and not of_client then
   local a = read_agent(to, 'name')
   err = check_allowed(a, by, ARGV[3])
   if err then return err end
@@ -21,15 +23,22 @@ if string.sub(to, 1, 5) ~= 'task_' then
   end
 end
 if m.kind == 'person' then
-  local k = call('HMGET', K('key:', key), 'name', 'scopes')
-  m.name = k[1] or ''
-  if k[2] == 'client' then m.kind = 'client' end -- @client-is-no-person
+  m.name = sender[1] or ''
+  if of_client then m.kind = 'client' end -- @client-is-no-person
+end
+if to_agent and of_client then -- the message names the agent, and is kept at the task
+  m.hash, m.agent = m.hash .. ' ' .. to, to -- @same-agent
+  m.to = call('HGET', K('message:', m.id), 'to') or m.to -- @told-before
 end
 local before = sent_before(m)
 if before then return before end
-err, m.root = check_receiver(to)
-err = err or check_reply(m.reply, to)
+if to_agent and of_client then
+  m.to, err = task_of_client(to, key)
+  if err then return err end
+end
+err, m.root = check_receiver(m.to)
+err = err or check_reply(m.reply, m.to)
 if err then return err end
-local sent = send_message(m, num(ARGV[11]), m.from == to)
-if not sent.err then wake_runs(to) end
+local sent = send_message(m, num(ARGV[11]), m.from == m.to)
+if not sent.err then wake_runs(m.to) end
 return sent

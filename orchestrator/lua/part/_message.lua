@@ -90,6 +90,22 @@ local function check_reply(id, ...)
   return refuse('not_found', 'kind', 'message')
 end
 
+-- task_of_client is the task of a client that an agent runs now, or nil and a refusal. What else the agent runs is not
+-- for the client.
+local function task_of_client(agent, client)
+  local err = check_receiver(agent)
+  if err then return nil, err end
+  local found
+  for _, tid in ipairs(call('ZRANGE', leases_key(agent, read_agent(agent)), 0, -1)) do
+    if pick(K('task:', tid), 'client').client == client then -- @tells-own-task
+      if found then return nil, refuse('state_conflict.many_tasks') end -- @tells-one-task
+      found = tid
+    end
+  end
+  if not found then return nil, refuse('state_conflict.runs_none') end
+  return found
+end
+
 -- wake_runs tells the runs and the sessions for which a message is. The sessions become due for a wake.
 local function wake_runs(to)
   if string.sub(to, 1, 5) == 'task_' then return wake('task ' .. to) end

@@ -52,6 +52,23 @@ func coverMessages(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	tell(by, "ms2", text, picket.CodeAgentGone)
 
+	tell(client, "ms1", text, picket.CodeStateConflict)
+	tell(client, "nobody-ms", text, picket.CodeNotFound)
+	of, err := f.Submit(f.Ctx, client, picket.TaskSpec{Title: "x", Agent: "ms1", Client: &picket.ClientTask{
+		Role: "builder", ContextID: "c", MessageID: "m"}})
+	kit.OK(t, err)
+	f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
+	tell(client, "ms1", text, "")
+	another, err := f.Submit(f.Ctx, client, picket.TaskSpec{Title: "x", Agent: "ms1", Client: &picket.ClientTask{
+		Role: "builder", ContextID: "c", MessageID: "n"}})
+	kit.OK(t, err)
+	f.OpenLease(t, f.AcquireAsOwner(t, "ms1"))
+	tell(client, "ms1", text, picket.CodeStateConflict)
+	for _, id := range []string{of.TaskID, another.TaskID} {
+		_, err := f.Cancel(f.Ctx, kit.Operator, id, "")
+		kit.OK(t, err)
+	}
+
 	send := func(to, body, reply string, want picket.Code) {
 		t.Helper()
 		m := picket.AgentMessage{To: to, MessageRequest: picket.MessageRequest{Body: body, ReplyTo: reply}}
@@ -265,6 +282,7 @@ func coverEmissions(t *testing.T, f *fixture) {
 	}
 	_, err := f.Decline(f.Ctx, lease(), "no")
 	kit.OK(t, err)
+	coverReplies(t, f)
 	h := lease()
 	_, err = f.Report(f.Ctx, h, "", picket.Progress{Summary: "s"})
 	kit.OK(t, err)
@@ -306,4 +324,34 @@ func coverEmissions(t *testing.T, f *fixture) {
 	kit.Refused(t, err, picket.CodeLeaseReleased)
 	_, err = f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "late"})
 	kit.Refused(t, err, picket.CodeLeaseReleased)
+}
+
+// coverReplies takes the ways of a message that answers the client of a task.
+func coverReplies(t *testing.T, f *fixture) {
+	text := "hello"
+	reply := func(of *picket.ClientTask, review picket.ReviewBy, emits bool, want picket.Code) {
+		t.Helper()
+		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "of a client", Role: "replies", Review: review,
+			Client: of})
+		kit.OK(t, err)
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: "replies"}))
+		if emits {
+			_, err := f.EmitStatus(f.Ctx, h, "", picket.StatusMessage{Message: "so far"})
+			kit.OK(t, err)
+		}
+		_, err = f.Reply(f.Ctx, h, picket.Reply{Parts: []picket.Part{{Text: &text}}})
+		if want == "" {
+			kit.OK(t, err)
+			return
+		}
+		kit.Refused(t, err, want)
+		_, err = f.Cancel(f.Ctx, kit.Operator, h.TaskID, "")
+		kit.OK(t, err)
+	}
+	takes := &picket.ClientTask{Role: "replies", ContextID: "c1", TakesMessage: true}
+	reply(nil, picket.ReviewByNone, false, picket.CodeStateConflict)
+	reply(&picket.ClientTask{Role: "replies", ContextID: "c1"}, picket.ReviewByNone, false, picket.CodeStateConflict)
+	reply(takes, picket.ReviewByHuman, false, picket.CodeStateConflict)
+	reply(takes, picket.ReviewByNone, true, picket.CodeStateConflict)
+	reply(takes, picket.ReviewByNone, false, "")
 }

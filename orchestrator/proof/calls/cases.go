@@ -21,7 +21,7 @@ func All() []Case {
 	var all []Case
 	for _, cases := range [][]Case{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
 		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases, messageCases,
-		policyCases, sessionCases, wakeCases, capabilityCases} {
+		policyCases, sessionCases, wakeCases, capabilityCases, endpointCases} {
 		all = append(all, cases...)
 	}
 	return all
@@ -249,6 +249,15 @@ var leaseCases = []Case{
 		Setup: Confirmed(retriesOnCrash),
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			return e.Fail(w.Ctx, w.Held, "no luck", true)
+		},
+	},
+	{
+		Name: "complete/reply",
+		Setup: Confirmed(picket.TaskSpec{Review: picket.ReviewByNone, Client: &picket.ClientTask{ContextID: "c1",
+			MessageID: "m1", TakesMessage: true}}),
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
+			text := "hello"
+			return e.Reply(w.Ctx, w.Held, picket.Reply{Parts: []picket.Part{{Text: &text}}})
 		},
 	},
 	{

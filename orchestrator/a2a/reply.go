@@ -1,0 +1,86 @@
+package a2a
+
+import (
+	"context"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket"
+)
+
+// A client that takes a message as the answer to a request asks for it in the metadata of its message. Then an agent
+// can answer with the tool reply, and the client gets the message instead of the task.
+
+// replyKey is the member of the metadata of a message that says what its client takes as the answer.
+const replyKey = "reply"
+
+// replyMessage is the one value of that member.
+const replyMessage = "message"
+
+// takesMessage reports whether the client takes a message as the answer to a request. It refuses a request that shows
+// its task anyway.
+func takesMessage(req *protocol.SendMessageRequest, atOnce bool) (bool, error) {
+	value, said := req.Message.Metadata[replyKey]
+	switch {
+	case !said:
+		return false, nil
+	case value != replyMessage:
+		return false, picket.Invalid("/message/metadata/reply", `Send "message", or leave it out.`,
+			"reply is not a kind of answers")
+	case req.Message.TaskID != "":
+		return false, picket.Invalid("/message/metadata/reply", "Leave it out: the answer is the task.",
+			"a message to a task is not answered with a message")
+	case atOnce:
+		return false, picket.Invalid("/message/metadata/reply", "Leave it out, or wait for the answer.",
+			"a request with returnImmediately is not answered with a message")
+	}
+	return true, nil
+}
+
+// resultFor is what answers a request: the message that the agent has replied, or the task.
+func (x *exchange) resultFor(ctx context.Context, req *protocol.SendMessageRequest,
+	t picket.Task) (protocol.SendMessageResult, error) {
+	if req.Message.TaskID == "" && t.Reply {
+		return replyOf(t), nil
+	}
+	return x.withHistory(ctx, t, sendConfig(req).HistoryLength)
+}
+
+// replyOf is the message that an agent has replied. It names no task.
+func replyOf(t picket.Task) *protocol.Message {
+	m := agentMessage(t, statusMessageID(t), partsOf(t.Output))
+	m.TaskID = ""
+	return m
+}
+
+// awaitsReply reports whether the agent of a task can still reply: the task has shown its client nothing.
+func awaitsReply(t picket.Task) bool {
+	return t.Client != nil && t.Client.TakesMessage && (t.State == picket.TaskQueued || t.State == picket.TaskLeased) &&
+		len(t.Emitted) == 0
+}
+
+// unseen looks ahead in the updates of a task whose agent can reply, until there is something to show of the task or
+// ctx ends. It returns the message that the agent has replied, or nil.
+func unseen(ctx context.Context, u *update) *protocol.Message {
+	for ; u != nil; u = u.next {
+		select {
+		case <-u.ready:
+		case <-ctx.Done():
+			return nil
+		}
+		if u.reply != nil {
+			return u.reply
+		}
+		if u.err != nil || u.event != nil && !onlyWorks(u.event) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// onlyWorks reports whether an event says nothing but that a task waits for an agent, or that one works on it.
+func onlyWorks(ev protocol.Event) bool {
+	s, ok := ev.(*protocol.TaskStatusUpdateEvent)
+	return ok && s.Status.Message == nil &&
+		(s.Status.State == protocol.TaskStateSubmitted || s.Status.State == protocol.TaskStateWorking)
+}
