@@ -134,6 +134,7 @@ type General struct {
 	// A2A is how A2A clients reach the agents that have an endpoint.
 	A2A struct {
 		PublicCards bool `yaml:"public_cards" default:"false" check:"yes_no" doc:"Whether the agent cards of pools can be read without a key. They then show only name, description, skills and security schemes."`
+		Push        bool `yaml:"push" default:"true" check:"yes_no" doc:"Whether A2A clients can have push notifications of their tasks sent to https addresses that they name. notify.allow opens addresses that are not public."`
 	} `yaml:"a2a"`
 
 	Console struct {
