@@ -142,7 +142,7 @@ func (x *exchange) submitWithPush(ctx context.Context, pool *Pool, req *protocol
 		return t, err
 	}
 	_, err = x.putPush(ctx, t.TaskID, push)
-	if errors.Is(err, picket.CodeTaskClosed) { // it has ended meanwhile, so there is nothing to be told of
+	if errors.Is(err, picket.CodeTaskClosed) { // it has ended meanwhile, so nothing more will be sent
 		err = nil
 	}
 	return t, err
@@ -179,7 +179,7 @@ func (x *exchange) restPushCall(method, taskID, id string) (restCall, error) {
 // pushPath is below the path of a task.
 const pushPath = "pushNotificationConfigs"
 
-// PushBody is the body of the push notification of an update, or nil if a client is not told of it.
+// PushBody is the body of the push notification of an update, or nil if the client is not told about it.
 func PushBody(t picket.Task, u picket.TaskUpdate) ([]byte, error) {
 	ev := pushEvent(t, u)
 	if ev == nil {

@@ -2,7 +2,7 @@ package a2a_test
 
 import (
 	"context"
-	"encoding/json"
+	stdjson "encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -54,7 +54,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	var told protocol.StreamResponse
-	_ = json.Unmarshal(body, &told)
+	_ = stdjson.Unmarshal(body, &told)
 	r.mu.Lock()
 	r.got = append(r.got, notification{id: req.Header.Get(webhooks.HeaderID), header: req.Header.Clone(), body: body,
 		event: told.Event})

@@ -41,7 +41,7 @@ type Config struct {
 	Queues map[string]Queue
 	// Sender posts. Required.
 	Sender Poster
-	// Render makes the body of the notification of an update, or nil if the update is none for the client. Required.
+	// Render makes the body of the notification of an update, or nil if the client is not told about it. Required.
 	Render func(t picket.Task, u picket.TaskUpdate) ([]byte, error)
 	// ContentType is the media type of the bodies. Required.
 	ContentType string
