@@ -332,7 +332,7 @@ func (e *Engine) pushCaller(by picket.Caller) []any {
 	return []any{by.Key, 0}
 }
 
-// pushArgs is a push configuration as read_push reads it. It is checked first; nil stands for none.
+// pushArgs is a push configuration as pushes.read reads it. It is checked first; nil stands for none.
 func (e *Engine) pushArgs(taskID string, c *picket.PushConfig) ([]any, error) {
 	if c == nil {
 		return []any{"", "", "", "", "", ""}, nil
@@ -359,7 +359,7 @@ func (e *Engine) pushSealContext(taskID, id, part string) string {
 	return "push " + e.namespace + " " + taskID + " " + id + " " + part
 }
 
-// pushView is what the script function push_view shows.
+// pushView is what the script function pushes.view shows.
 type pushView struct {
 	Task   string            `reply:"task"`
 	ID     string            `reply:"id"`

@@ -30,7 +30,7 @@ local function delete_task(tid)
       local bytes = K('client-bytes:', t.client)
       local left = call('HINCRBY', bytes, 'inputs', F(-call('STRLEN', K('in:', tid)))) -- @uncounts-bytes-of-client
       if left <= 0 then call('DEL', bytes) end
-      for _, cid in ipairs(call('ZRANGE', K('pushes:', tid), 0, -1)) do drop_push(tid, t, cid) end -- @forgets-pushes
+      for _, cid in ipairs(call('ZRANGE', K('pushes:', tid), 0, -1)) do pushes.drop(tid, t, cid) end -- @forgets-pushes
     end
   end
   call('ZREM', K('terminal'), tid)

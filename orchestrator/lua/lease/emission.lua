@@ -33,7 +33,7 @@ local nudge = note_tool_call(tid, rid, t, r, deadline, tool .. ' ' .. ARGV[6], A
 if not nudge then return {} end
 put(t, 'emitted', seq, 'emitted_bytes', F(bytes)) -- @counts-emissions
 call('RPUSH', K('emitted:', tid), entry)
-if has_push(t) then note_update(tid, 'emission ' .. seq) end -- @notes-emission
+if updates.wanted(t) then updates.append(tid, 'emission ' .. seq) end -- @notes-emission
 if artifact ~= '' then
   call('HSET', K('artifacts:', tid), artifact, ARGV[11] == '1' and '0' or '1') -- @closes-artifact
 end

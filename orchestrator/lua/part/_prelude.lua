@@ -225,27 +225,27 @@ local function client_lists(t)
     K('by-context:', t.client .. context) }
 end
 
--- has_push reports whether somebody is told about a task by push notifications.
-local function has_push(t)
+-- updates are what the push configurations of a task send to its client. A task without configurations keeps none.
+local updates = {}
+function updates.wanted(t)
   if t.push == nil then pick(t[1], 'push') end
   return t.push == '1' -- @notes-for-push
 end
 
--- note_update appends an update to those that the push configurations of a task send to its client. A configuration
--- that has sent all before becomes due.
-local function note_update(id, update)
+-- append adds an update. A configuration that has sent all before becomes due.
+function updates.append(id, update)
   call('RPUSH', K('updates:', id), update)
   for _, cid in ipairs(call('ZRANGE', K('pushes:', id), 0, -1)) do
-    call('ZADD', K('push-due'), 'NX', NOW, id .. ' ' .. cid) -- @makes-push-due
+    call('ZADD', K('push-due'), 'NX', NOW, id .. ':' .. cid) -- @makes-push-due
   end
   wake('push')
 end
 
--- note_status is note_update for a change of state. The result of a task comes before its last state. The run names
--- the hand-off that begins or ends.
-local function note_status(id, t, from, to)
-  if to == 'completed' then note_update(id, 'result') end -- @result-before-end
-  note_update(id, 'status ' .. from .. ' ' .. to .. ' ' .. RAW .. ' ' .. (pick(t[1], 'run').run or ''))
+-- append_status adds a change of state. The result of a task comes before its last state. The run names the hand-off
+-- that begins or ends.
+function updates.append_status(id, t, from, to)
+  if to == 'completed' then updates.append(id, 'result') end -- @result-before-end
+  updates.append(id, 'status ' .. from .. ' ' .. to .. ' ' .. RAW .. ' ' .. (pick(t[1], 'run').run or ''))
 end
 
 -- move takes a task from one state set to another; further fields are written
@@ -269,7 +269,7 @@ local function move(id, t, to, ...)
     else
       call('ZADD', open, t.order, id)
     end
-    if from and has_push(t) then note_status(id, t, from, to) end -- @notes-status
+    if from and updates.wanted(t) then updates.append_status(id, t, from, to) end -- @notes-status
   end
   local settled = TERMINAL[to] or to == 'review' or to == 'handoff' -- @settles
   local parent = settled and pick(t[1], 'parent').parent

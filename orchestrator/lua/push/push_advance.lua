@@ -11,8 +11,8 @@
 -- Errors: not_found, state_conflict (the claim is over)
 local MOST = 20
 local tid, cid, claim, from, to, outcome = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local member = tid .. ' ' .. cid
-local p = load(push_key(tid, cid))
+local member = tid .. ':' .. cid
+local p = load(pushes.key(tid, cid))
 if not p then return refuse('not_found', 'kind', 'push') end
 local step = table.concat({ claim, from, to, outcome }, ' ')
 if p.step == step then return p.said end -- @same-push-step
@@ -22,7 +22,7 @@ end
 local t = pick(K('task:', tid), 'state', 'client')
 
 local function give_up()
-  forget_push(tid, t, cid)
+  pushes.forget(tid, t, cid)
   return 'given_up'
 end
 
@@ -32,23 +32,23 @@ if outcome == 'failed' then
   local failing = num(p.failing) == 0 and NOW or p.failing
   if failures >= MOST and now - num(failing) >= DAY then return give_up() end -- @gives-push-up
   put(p, 'failures', F(failures), 'failing', failing, 'claim', '', 'step', step, 'said', 'idle')
-  call('ZADD', PUSH_DUE, F(now + num(ARGV[7])), member)
+  call('ZADD', pushes.DUE, F(now + num(ARGV[7])), member)
   wake('push')
   return 'idle'
 end
 
 local more = num(to) < call('LLEN', K('updates:', tid))
 if not more and TERMINAL[t.state] then -- @ends-push-with-task
-  forget_push(tid, t, cid)
+  pushes.forget(tid, t, cid)
   return 'done'
 end
 local said = more and outcome == 'taken' and 'more' or 'idle'
 put(p, 'cursor', to, 'claim', said == 'more' and claim or '', 'step', step, 'said', said)
 if outcome == 'taken' then put(p, 'failures', '0', 'failing', '0') end
 if not more then
-  call('ZREM', PUSH_DUE, member)
+  call('ZREM', pushes.DUE, member)
 else
-  call('ZADD', PUSH_DUE, said == 'more' and F(now + num(ARGV[8])) or NOW, member)
+  call('ZADD', pushes.DUE, said == 'more' and F(now + num(ARGV[8])) or NOW, member)
   if said == 'idle' then wake('push') end
 end
 return said

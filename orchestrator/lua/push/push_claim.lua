@@ -4,7 +4,7 @@
 -- store time. With the same claim again, as after a lost reply, it gives the same one. Without one it says when to
 -- look again.
 -- ARGV: claim, ms it lasts, most updates
--- Reply: wait (ms until one is due, absent if none will be); or push (a push_view) and updates: kind; with kind
+-- Reply: wait (ms until one is due, absent if none will be); or push (as pushes.view has it) and updates: kind; with kind
 --   status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
 --   seq
 local claim, life = ARGV[1], num(ARGV[2])
@@ -18,13 +18,13 @@ end
 
 local member = claimed() -- @claims-push-again
 if not member then
-  member = call('ZRANGEBYSCORE', PUSH_DUE, '-inf', NOW, 'LIMIT', 0, 1)[1]
+  member = call('ZRANGEBYSCORE', pushes.DUE, '-inf', NOW, 'LIMIT', 0, 1)[1]
   if not member then
-    local first = call('ZRANGE', PUSH_DUE, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', pushes.DUE, 0, 0, 'WITHSCORES')
     return named{ wait = first[2] and F(num(first[2]) - now) }
   end
   call('HSET', K('push:', member), 'claim', claim)
-  call('ZADD', PUSH_DUE, F(now + life), member)
+  call('ZADD', pushes.DUE, F(now + life), member)
   call('SET', claims, member, 'PX', F(life))
 end
 
@@ -38,9 +38,9 @@ local function update_view(entry)
   return named{ kind = kind, from = from, to = to, at = at, handoff = hid or nil, handoff_kind = h[1], body = h[2] }
 end
 
-local tid, cid = string.match(member, '^(%S+) (.*)$')
-local cursor, updates = num(call('HGET', K('push:', member), 'cursor')), {}
+local tid, cid = string.match(member, '^([^:]+):(.*)$')
+local cursor, list = num(call('HGET', K('push:', member), 'cursor')), {}
 for i, entry in ipairs(call('LRANGE', K('updates:', tid), cursor, cursor + num(ARGV[3]) - 1)) do
-  updates[i] = update_view(entry)
+  list[i] = update_view(entry)
 end
-return named{ push = push_view(tid, cid), updates = updates }
+return named{ push = pushes.view(tid, cid), updates = list }

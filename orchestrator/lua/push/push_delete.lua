@@ -6,8 +6,8 @@
 -- Reply: 1 if there was one
 -- Errors: not_found (the task)
 local tid, cid = ARGV[1], ARGV[2]
-local t, err = load_client_task(tid, ARGV[3], ARGV[4])
+local t, err = pushes.load_task(tid, ARGV[3], ARGV[4])
 if err then return err end
 if not call('ZSCORE', K('pushes:', tid), cid) then return 0 end
-forget_push(tid, t, cid)
+pushes.forget(tid, t, cid)
 return 1

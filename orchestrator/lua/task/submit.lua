@@ -29,8 +29,8 @@ if source ~= '' then
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
 local no = s.client ~= '' and check_client_limits(s, num(ARGV[29]), num(ARGV[30])) or check_covered(s)
-local push = read_push(31)
-if not no and push.id ~= '' then no = check_client_pushes(s.client, num(ARGV[37])) end
+local push = pushes.read(31)
+if not no and push.id ~= '' then no = pushes.check_client(s.client, num(ARGV[37])) end
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
@@ -39,6 +39,6 @@ if s.client ~= '' then
   put(t, 'request', body)
   call('HINCRBY', K('client-bytes:', s.client), 'inputs', F(#s.input)) -- @counts-bytes-of-client
 end
-if push.id ~= '' then write_push(s.id, t, push) end
+if push.id ~= '' then pushes.write(s.id, t, push) end
 remember(key, body, s.id, DAY)
 return named{ task = s.id, created = RAW }
