@@ -18,6 +18,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/reaper/push"
 )
 
@@ -140,8 +141,10 @@ func TestAHangingReceiverHoldsUpNobody(t *testing.T) {
 func TestAPushNameThatLeadsInsideIsNotReached(t *testing.T) {
 	log := &syncBuffer{}
 	r := newReceiver(t)
-	sender, on := withPush(t)
-	f := newFixture(t, rig.Real(t), on)
+	sender, _ := withPush(t)
+	f := newFixture(t, rig.Real(t), func(c *a2a.Config) { // the name led elsewhere then
+		c.CheckPush = func(context.Context, picket.Secret) error { return nil }
+	})
 	f.deliver(sender, func(c *push.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	_, port, _ := strings.Cut(r.host(), ":")
 	f.pushTask(t, protocol.PushConfig{URL: "https://localhost:" + port + "/"})
@@ -167,7 +170,7 @@ func TestPushAddressesAreChecked(t *testing.T) {
 	answer, err := c.SendMessage(t.Context(), atOnce(send("build")))
 	task := taskOf(t, answer, err)
 	for _, url := range []string{"http://hooks.test/", "http://127.0.0.1:1/", "https://127.0.0.1/", "https://[::1]/",
-		"https://169.254.169.254/latest", "https://10.0.0.1/", "file:///etc/passwd", "https://u:p@hooks.test/", "",
+		"https://169.254.169.254/latest", "https://localhost/", "https://a.localhost./", "https://10.0.0.1/", "file:///etc/passwd", "https://u:p@hooks.test/", "",
 		"https://hooks.test/\r\nX: y", "https://[::ffff:127.0.0.1]/"} {
 		_, err := c.CreateTaskPushConfig(t.Context(), &protocol.PushConfig{TaskID: task.ID, URL: url})
 		wantErr(t, err, protocol.ErrInvalidParams)

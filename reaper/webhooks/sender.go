@@ -90,7 +90,9 @@ func (s *Sender) CheckHTTPS(ctx context.Context, target picket.Secret) error {
 	if err != nil {
 		return picket.Invalid("/url", "Send an absolute https URL.", "the URL cannot be read")
 	}
-	if err = s.checkMessage(u, true); err == nil && net.ParseIP(u.Hostname()) != nil {
+	host := outbound.CanonicalHost(u.Hostname())
+	here := net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	if err = s.checkMessage(u, true); err == nil && here {
 		err = s.guard.CheckReachable(ctx, u)
 	}
 	return invalidURL(err)
