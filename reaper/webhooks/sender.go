@@ -91,9 +91,14 @@ func (s *Sender) CheckHTTPS(ctx context.Context, target picket.Secret) error {
 		return picket.Invalid("/url", "Send an absolute https URL.", "the URL cannot be read")
 	}
 	host := outbound.CanonicalHost(u.Hostname())
-	here := net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
-	if err = s.checkMessage(u, true); err == nil && here {
+	err = s.checkMessage(u, true)
+	switch {
+	case err != nil:
+	case net.ParseIP(host) != nil:
 		err = s.guard.CheckReachable(ctx, u)
+	case (host == "localhost" || strings.HasSuffix(host, ".localhost")) && !s.guard.Opens(u):
+		err = picket.Invalid("/url", "Send another address, or ask an operator to put "+allowName(u)+" on "+
+			allowSetting+" in picket.yaml.", "the URL leads to the host of the server")
 	}
 	return invalidURL(err)
 }

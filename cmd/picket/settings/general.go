@@ -143,7 +143,7 @@ type General struct {
 
 	Notify struct {
 		RemindAfter time.Duration `yaml:"remind_after" check:"remind" doc:"Remind people once of each hand-off and review that has waited for this time, 1s to 8760h. By default there is no reminder."`
-		Allow       []string      `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks may use, as host:port, separated by commas."`
+		Allow       []string      `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks and push notifications may use, as host:port, separated by commas."`
 		Desktop     bool          `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
 	} `yaml:"notify"`
 
