@@ -133,7 +133,7 @@ type PushStep struct {
 type PushOutcome string
 
 const (
-	PushTaken    PushOutcome = "taken"    // the receiver took an update, or the client is not told about it; the claim goes on
+	PushTaken    PushOutcome = "taken"    // it took an update, or the client is not told about it; the claim goes on
 	PushReleased PushOutcome = "released" // the claim is given back
 	PushFailed   PushOutcome = "failed"   // given back, to be tried again after Delay
 	PushGone     PushOutcome = "gone"     // the receiver answered 410 Gone; the configuration is deleted

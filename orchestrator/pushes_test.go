@@ -170,8 +170,8 @@ func TestWhoSeesPushConfigurations(t *testing.T) {
 		other := f.MustSubmit(t, picket.TaskSpec{Title: "of no client"})
 		stranger, owner := kit.WithKey("key_b"), kit.WithKey("key_a")
 		operator := picket.Caller{Actor: "key_op", Key: "key_op", Operator: true}
-		for what, id := range map[string]string{"another client's task": task.TaskID, "a task of no client": other.TaskID,
-			"no task": kit.NoTask} {
+		for what, id := range map[string]string{"another client's task": task.TaskID,
+			"a task of no client": other.TaskID, "no task": kit.NoTask} {
 			who := stranger
 			if id == other.TaskID {
 				who = operator
@@ -189,7 +189,8 @@ func TestWhoSeesPushConfigurations(t *testing.T) {
 		for _, who := range []picket.Caller{owner, operator} {
 			list, err := f.PushConfigs(f.Ctx, who, task.TaskID)
 			kit.OK(t, err)
-			want := picket.PushConfig{TaskID: task.TaskID, ID: "c1", URL: "https://hooks.test/path-c1", Scheme: "Bearer"}
+			want := picket.PushConfig{TaskID: task.TaskID, ID: "c1", URL: "https://hooks.test/path-c1",
+				Scheme: "Bearer"}
 			if len(list) != 1 || list[0] != want {
 				t.Errorf("%+v, want %+v", list, want)
 			}
@@ -209,7 +210,7 @@ func TestWhoSeesPushConfigurations(t *testing.T) {
 	})
 }
 
-// A task has five configurations at most, and a client a thousand. One that is replaced is no further one.
+// A task has five configurations at most, and a client a thousand. One that replaces another does not count.
 func TestPushConfigurationsAreBounded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		task := f.pushed(t)

@@ -69,7 +69,8 @@ func withPush(t *testing.T, change ...func(*push.Config)) func(*a2a.Config) {
 			return sender.CheckHTTPS(ctx, url)
 		}
 		delivery := push.Config{Queues: map[string]push.Queue{"default": cfg.Engine("default")},
-			Sender: plainPoster{&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}},
+			Sender: plainPoster{&http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+				Timeout: time.Second}},
 			Render: a2a.PushBody, ContentType: a2a.PushContentType, Log: slog.New(slog.DiscardHandler)}
 		for _, c := range change {
 			c(&delivery)

@@ -30,8 +30,8 @@ func TestA2ASuiteFindsEveryMistake(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		worked := make(chan error, 1)
 		go func() {
-			worked <- scriptedworker.Run(ctx, scriptedworker.Config{URL: server.url, Key: server.worker, Role: "builder",
-				Delay: 500 * time.Millisecond})
+			worked <- scriptedworker.Run(ctx, scriptedworker.Config{URL: server.url, Key: server.worker,
+				Role: "builder", Delay: 500 * time.Millisecond})
 		}()
 		t.Cleanup(func() { stop(); <-worked })
 	}

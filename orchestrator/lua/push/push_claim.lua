@@ -4,7 +4,7 @@
 -- store time. With the same claim again, as after a lost reply, it gives the same one. Without one it says when to
 -- look again.
 -- ARGV: claim, ms it lasts, most updates
--- Reply: wait (ms until one is due, absent if none will be); or push (as pushes.view has it) and updates: kind; with kind
+-- Reply: wait (ms until one is due, absent if none will be); or push (as pushes.view has it) and updates: kind; of a
 --   status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
 --   seq
 local claim, life = ARGV[1], num(ARGV[2])

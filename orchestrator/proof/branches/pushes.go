@@ -106,7 +106,8 @@ func (f *fixture) coverPushTurns(t *testing.T, taskID string, put func(taskID, i
 	kit.OK(t, put(taskID, "c0"))
 	asked, err := f.Task(f.Ctx, taskID)
 	kit.OK(t, err)
-	_, err = f.Answer(f.Ctx, kit.Operator, asked.Handoff.HandoffID, picket.AnswerRequest{Answer: picket.RawJSON(`"it"`)})
+	_, err = f.Answer(f.Ctx, kit.Operator, asked.Handoff.HandoffID,
+		picket.AnswerRequest{Answer: picket.RawJSON(`"it"`)})
 	kit.OK(t, err)
 	for n := range 20 {
 		kit.OK(t, step(claim(), 0, picket.PushFailed))

@@ -17,7 +17,7 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
-	"nobody is told of tasks":                                            "TestUpdatesOfATaskAreKeptForPush",
+	"updates of tasks are not kept":                                      "TestUpdatesOfATaskAreKeptForPush",
 	"an update makes no configuration due":                               "TestUpdatesOfATaskAreKeptForPush",
 	"the result of a task is not told":                                   "TestUpdatesOfATaskAreKeptForPush",
 	"changes of a task are not told":                                     "TestUpdatesOfATaskAreKeptForPush",

@@ -2,7 +2,7 @@ package mutants
 
 // pushMutants are the planted bugs of push configurations.
 var pushMutants = []mutant{
-	{"nobody is told of tasks", []edit{{"notes-for-push", "return false"}}},
+	{"updates of tasks are not kept", []edit{{"notes-for-push", "return false"}}},
 	{"an update makes no configuration due", []edit{{"makes-push-due", ""}}},
 	{"the result of a task is not told", []edit{{"result-before-end", ""}}},
 	{"changes of a task are not told", []edit{{"notes-status", ""}}},
