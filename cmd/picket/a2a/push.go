@@ -25,7 +25,7 @@ func newPush() *cobra.Command {
 }
 
 func newPushAdd() *cobra.Command {
-	c := onTask("add", "Have the changes of a task posted to an address", func(cmd *cobra.Command, a *agent,
+	c := onTask("add", "Post the changes of a task to an address", func(cmd *cobra.Command, a *agent,
 		id protocol.TaskID) error {
 		format, err := term.FormatOf(cmd)
 		if err != nil {
@@ -44,7 +44,7 @@ func newPushAdd() *cobra.Command {
 		return printPushes(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
 	})
 	f := c.Flags()
-	f.String("url", "", "the https address (required)")
+	f.String("to", "", "the https address (required)")
 	f.String("id", "", "the id of the configuration; one that exists is replaced (default: the agent makes one)")
 	f.String("secret-env", "", "the environment variable with the token that notifications carry and are signed with")
 	f.String("scheme", "Bearer", "the HTTP authentication scheme of --credentials-env")
@@ -56,10 +56,10 @@ func newPushAdd() *cobra.Command {
 func pushOf(cmd *cobra.Command, id protocol.TaskID) (*protocol.PushConfig, error) {
 	f := cmd.Flags()
 	config := &protocol.PushConfig{TaskID: id}
-	config.URL, _ = f.GetString("url")
+	config.URL, _ = f.GetString("to")
 	config.ID, _ = f.GetString("id")
 	if config.URL == "" {
-		return nil, exit.Usagef("--url is required: the https address to which notifications are posted")
+		return nil, exit.Usagef("--to is required: the https address to which notifications are posted")
 	}
 	token, err := secretOf(cmd, "secret-env")
 	if err != nil {
