@@ -178,7 +178,8 @@ func TestPushAddressesAreChecked(t *testing.T) {
 	task := taskOf(t, answer, err)
 	for _, url := range []string{"http://hooks.test/", "http://127.0.0.1:1/", "https://127.0.0.1/", "https://[::1]/",
 		"https://169.254.169.254/latest", "https://localhost/", "https://a.localhost./", "https://10.0.0.1/",
-		"file:///etc/passwd", "https://u:p@hooks.test/", "", "https://hooks.test/\r\nX: y", "https://[::ffff:127.0.0.1]/"} {
+		"file:///etc/passwd", "https://u:p@hooks.test/", "", "https://hooks.test/\r\nX: y",
+		"https://[::ffff:127.0.0.1]/"} {
 		_, err := c.CreateTaskPushConfig(t.Context(), &protocol.PushConfig{TaskID: task.ID, URL: url})
 		wantErr(t, err, protocol.ErrInvalidParams)
 		req := atOnce(send("no"))
