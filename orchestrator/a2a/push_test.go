@@ -230,3 +230,76 @@ func (f *fixture) awaitNoPush(t *testing.T, c *a2aclient.Client, task protocol.T
 	}
 	t.Error("the task keeps its push configuration")
 }
+
+// Another client finds no task to configure, the sixth configuration and one of a task that has ended are refused, and
+// a message that is sent again sets its configuration again.
+func TestWhoConfiguresPushNotifications(t *testing.T) {
+	pushOnBothStores(t, func(t *testing.T, f *fixture, r *receiver) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
+			req := atOnce(send("build"))
+			req.Config.PushConfig = &protocol.PushConfig{URL: r.URL, ID: "c0"}
+			answer, err := c.SendMessage(t.Context(), req)
+			task := taskOf(t, answer, err)
+			of := protocol.PushConfig{TaskID: task.ID, ID: "c0", URL: r.URL}
+			stranger := f.newClient(t, "builder", f.other, protocol.TransportProtocolJSONRPC)
+			_, err = stranger.CreateTaskPushConfig(t.Context(), &of)
+			wantErr(t, err, protocol.ErrTaskNotFound)
+			_, err = stranger.GetTaskPushConfig(t.Context(), &protocol.GetTaskPushConfigRequest{TaskID: of.TaskID, ID: of.ID})
+			wantErr(t, err, protocol.ErrTaskNotFound)
+			_, err = stranger.ListTaskPushConfigs(t.Context(), &protocol.ListTaskPushConfigRequest{TaskID: of.TaskID})
+			wantErr(t, err, protocol.ErrTaskNotFound)
+			err = stranger.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: of.TaskID,
+				ID: of.ID})
+			wantErr(t, err, protocol.ErrTaskNotFound)
+			for i := range picket.MaxTaskPushes {
+				of.ID = "c" + strconv.Itoa(i+1)
+				_, err = c.CreateTaskPushConfig(t.Context(), &of)
+				if (err != nil) != (i == picket.MaxTaskPushes-1) {
+					t.Errorf("configuration %d: %v", i+2, err)
+				}
+			}
+			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: "c0"}))
+			again, err := c.SendMessage(t.Context(), req)
+			if same := taskOf(t, again, err); same.ID != task.ID {
+				t.Error("the message became another task")
+			}
+			got, err := c.GetTaskPushConfig(t.Context(), &protocol.GetTaskPushConfigRequest{TaskID: task.ID, ID: "c0"})
+			must(t, err)
+			if got.URL != r.URL || got.Token != "" {
+				t.Errorf("%+v", got)
+			}
+			_, err = c.CancelTask(t.Context(), &protocol.CancelTaskRequest{ID: task.ID})
+			must(t, err)
+			_, err = c.CreateTaskPushConfig(t.Context(), &of)
+			wantErr(t, err, protocol.ErrUnsupportedOperation)
+			f.awaitNoPush(t, c, task.ID)
+		})
+	})
+}
+
+// An agent inside a run has no push notifications, and a server without them refuses each operation.
+func TestWhoHasNoPushNotifications(t *testing.T) {
+	r := newReceiver(t)
+	_, on := withPush(t, r)
+	f := newFixture(t, rig.Real(t), on)
+	c := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+	answer, err := c.SendMessage(t.Context(), atOnce(send("build")))
+	taskOf(t, answer, err)
+	token, _ := f.leaseToken(t)
+	without := newFixture(t, rig.Real(t))
+	for what, c := range map[string]*a2aclient.Client{"peer": f.peer(t, token),
+		"off": without.newClient(t, "builder", without.client, protocol.TransportProtocolHTTPJSON)} {
+		answer, err := c.SendMessage(t.Context(), atOnce(send(what)))
+		of := protocol.PushConfig{TaskID: taskOf(t, answer, err).ID, ID: "c0", URL: r.URL}
+		_, err = c.CreateTaskPushConfig(t.Context(), &of)
+		wantErr(t, err, protocol.ErrPushNotificationNotSupported)
+		_, err = c.GetTaskPushConfig(t.Context(), &protocol.GetTaskPushConfigRequest{TaskID: of.TaskID, ID: of.ID})
+		wantErr(t, err, protocol.ErrPushNotificationNotSupported)
+		_, err = c.ListTaskPushConfigs(t.Context(), &protocol.ListTaskPushConfigRequest{TaskID: of.TaskID})
+		wantErr(t, err, protocol.ErrPushNotificationNotSupported)
+		req := atOnce(send(what))
+		req.Config.PushConfig = &of
+		_, err = c.SendMessage(t.Context(), req)
+		wantErr(t, err, protocol.ErrPushNotificationNotSupported)
+	}
+}
