@@ -35,7 +35,7 @@ function pushes.write(tid, t, p)
     call('ZADD', K('pushes:', tid), order, p.id)
     call('ZADD', K('client-pushes:', t.client), order, member)
   elseif num(cursor) < last then
-    call('ZADD', pushes.DUE, NOW, member)
+    call('ZADD', pushes.DUE, 'LT', NOW, member)
     wake('push')
   end
   put(t, 'push', '1')
