@@ -29,6 +29,9 @@ type Inspection struct {
 var InvariantKinds = map[string]bool{
 	"record_damaged":          false,
 	"emissions_differ":        true,
+	"push_damaged":            true,
+	"push_missing":            true,
+	"push_extra":              true,
 	"entry_orphaned":          true,
 	"state_missing":           true,
 	"state_extra":             true,

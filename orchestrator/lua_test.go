@@ -22,7 +22,7 @@ import (
 var (
 	luaRefuse   = regexp.MustCompile(`refuse\((.*)`)
 	luaRefusing = regexp.MustCompile(`\b(refuse|fenced|authenticate_run|find_request|load_open_handoff|task_view|` +
-		`complete|grant|check_allowed|check_adapter|capability|agent_view|refuse_no_envelope|newer_format)\(`)
+		`complete|grant|check_allowed|check_adapter|capability|agent_view|pushes.load_task|refuse_no_envelope|newer_format)\(`)
 	luaCode   = regexp.MustCompile(`'([a-z]+_[a-z_]+|forbidden|paused|unauthenticated)(?:\.[a-z_]+)?'`)
 	luaEvent  = regexp.MustCompile(`'((?:task|lease|run|handoff|review|namespace|key|write|invariant|store|agent|tool|budget|webhook|session|agent_session|message|heartbeat_policy)\.[a-z_]+)'`)
 	luaMove   = regexp.MustCompile(`\b(?:move|close_task)\([^,]+, [^,]+, ('[a-z]+'|\w+)`)

@@ -150,11 +150,11 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	if err != nil {
 		return picket.Task{}, err
 	}
-	maxOpen, maxQueue := 0, 0
-	if spec.Client != nil {
-		maxOpen, maxQueue = spec.Client.MaxOpen, spec.Client.MaxQueue
+	limits, err := e.clientArgs(id, spec.Client)
+	if err != nil {
+		return picket.Task{}, err
 	}
-	args := slices.Concat([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields, []any{maxOpen, maxQueue})
+	args := slices.Concat([]any{by.Idempotency.Key, by.Idempotency.Body, spec.Fixes}, fields, limits)
 	r := e.run(ctx, "submit", args...)
 	var made struct {
 		Task     string `reply:"task"`
@@ -169,6 +169,15 @@ func (e *Engine) Submit(ctx context.Context, by picket.Caller, spec picket.TaskS
 	t.CreatedAt = picket.Instant(made.Created)
 	t.UpdatedAt = t.CreatedAt
 	return t, r.Err
+}
+
+// clientArgs are the limits of a client, and the push configuration with which its task begins.
+func (e *Engine) clientArgs(taskID string, c *picket.ClientTask) ([]any, error) {
+	if c == nil {
+		c = &picket.ClientTask{}
+	}
+	push, err := e.pushArgs(taskID, c.Push)
+	return slices.Concat([]any{c.MaxOpen, c.MaxQueue}, push, []any{picket.MaxClientPushes}), err
 }
 
 // normalize fills in what a task leaves out, its envelope as it is configured.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/picket-dev/picket"
@@ -234,4 +235,209 @@ func (v webhookView) webhook() picket.Webhook {
 		w.NextAttemptAt = picket.Instant(v.Raw + max(v.Due-v.Now, 0))
 	}
 	return w
+}
+
+// PutPushConfig creates or replaces a push configuration of a task of a client, for the client or an operator. It is
+// told what happens from then on. One that replaces another goes on where that one was. The result has no secrets.
+func (e *Engine) PutPushConfig(ctx context.Context, by picket.Caller, c picket.PushConfig) (picket.PushConfig, error) {
+	fields, err := e.pushArgs(c.TaskID, &c)
+	if err == nil {
+		err = picket.CheckID("taskId", "task", c.TaskID)
+	}
+	args := slices.Concat([]any{c.TaskID}, fields, e.pushCaller(by),
+		[]any{picket.MaxTaskPushes, picket.MaxClientPushes})
+	r := e.runChecked(ctx, err, "push_put", args...)
+	var v pushView
+	r.Decode(&v)
+	return e.pushConfig(v), r.Err
+}
+
+// PushConfigs lists the push configurations of a task, oldest first, without their secrets.
+func (e *Engine) PushConfigs(ctx context.Context, by picket.Caller, taskID string) ([]picket.PushConfig, error) {
+	return e.listPushConfigs(ctx, by, taskID, "")
+}
+
+// PushConfig shows one push configuration of a task, without its secrets.
+func (e *Engine) PushConfig(ctx context.Context, by picket.Caller, taskID, id string) (picket.PushConfig, error) {
+	if err := picket.CheckPushID(id); err != nil {
+		return picket.PushConfig{}, err
+	}
+	list, err := e.listPushConfigs(ctx, by, taskID, id)
+	if err != nil || len(list) == 0 { // the script refuses when there is none
+		return picket.PushConfig{}, err
+	}
+	return list[0], nil
+}
+
+func (e *Engine) listPushConfigs(ctx context.Context, by picket.Caller, taskID, id string) ([]picket.PushConfig,
+	error) {
+	args := append([]any{taskID, id}, e.pushCaller(by)...)
+	r := e.runChecked(ctx, picket.CheckID("taskId", "task", taskID), "push_list", args...)
+	var views []pushView
+	r.Decode(&views)
+	list := make([]picket.PushConfig, len(views))
+	for i, v := range views {
+		list[i] = e.pushConfig(v)
+	}
+	return list, r.Err
+}
+
+// DeletePushConfig deletes a push configuration of a task. One that does not exist is deleted already.
+func (e *Engine) DeletePushConfig(ctx context.Context, by picket.Caller, taskID, id string) error {
+	args := append([]any{taskID, id}, e.pushCaller(by)...)
+	err := cmp.Or(picket.CheckID("taskId", "task", taskID), picket.CheckPushID(id))
+	return e.runChecked(ctx, err, "push_delete", args...).Err
+}
+
+// TakePushTurn waits until a push configuration has something to send, and gives it to a deliverer exclusively until
+// picket.PushTurnTTL is over. The deliverer chooses claimID. After a lost reply, the same claimID gets the same
+// configuration. The turn has no ID if the wait ran out first.
+func (e *Engine) TakePushTurn(ctx context.Context, claimID string, wait time.Duration) (picket.PushTurn, error) {
+	var c pushClaim
+	var asked time.Time
+	_, err := e.records.WaitUntil(ctx, e.records.Subscribe(pushTopic), wait,
+		func() (done bool, again time.Duration, err error) {
+			c, asked = pushClaim{}, time.Now()
+			r := e.run(ctx, "push_claim", claimID, picket.PushTurnTTL.Milliseconds(), maxPushUpdates)
+			r.Decode(&c)
+			return c.Push != nil, time.Duration(c.Wait) * time.Millisecond, r.Err
+		})
+	if err != nil || c.Push == nil {
+		return picket.PushTurn{TurnID: claimID}, err
+	}
+	turn := e.pushTurn(claimID, c)
+	turn.HeldSince = asked
+	return turn, nil
+}
+
+// AdvancePush records how far a push configuration was served. state_conflict means that the claim is over, and
+// not_found that the configuration was deleted.
+func (e *Engine) AdvancePush(ctx context.Context, s picket.PushStep) (picket.PushState, error) {
+	r := e.run(ctx, "push_advance", s.TaskID, s.ID, s.TurnID, strconv.FormatInt(s.From, 10),
+		strconv.FormatInt(s.To, 10), string(s.Outcome), s.Delay.Milliseconds(), picket.PushTurnTTL.Milliseconds())
+	return picket.PushState(r.Text(r.Value)), r.Err
+}
+
+// maxPushUpdates is how many updates a claim gives.
+const maxPushUpdates = 100
+
+// pushTopic tells that a push configuration has something to send.
+const pushTopic store.Topic = "push"
+
+// pushCaller is a caller as the scripts check who may see a task.
+func (e *Engine) pushCaller(by picket.Caller) []any {
+	if by.Operator {
+		return []any{by.Key, 1}
+	}
+	return []any{by.Key, 0}
+}
+
+// pushArgs is a push configuration as pushes.read reads it. It is checked first; nil stands for none.
+func (e *Engine) pushArgs(taskID string, c *picket.PushConfig) ([]any, error) {
+	if c == nil {
+		return []any{"", "", "", "", "", ""}, nil
+	}
+	if err := c.Normalize(); err != nil {
+		return nil, err
+	}
+	sealed := map[string]string{}
+	for part, secret := range map[string]picket.Secret{"url": c.URL, "token": c.Token, "credentials": c.Credentials} {
+		if secret == "" {
+			continue
+		}
+		var err error
+		if sealed[part], err = e.store.cfg.Sealer.Encrypt(e.pushSealContext(taskID, c.ID, part), secret); err != nil {
+			return nil, err
+		}
+	}
+	return []any{c.ID, "push_" + ulid.Make().String(), sealed["url"], sealed["token"], c.Scheme,
+		sealed["credentials"]}, nil
+}
+
+// pushSealContext is what a part of a push configuration is sealed for.
+func (e *Engine) pushSealContext(taskID, id, part string) string {
+	return "push " + e.namespace + " " + taskID + " " + id + " " + part
+}
+
+// pushView is what the script function pushes.view shows.
+type pushView struct {
+	Task   string            `reply:"task"`
+	ID     string            `reply:"id"`
+	Record map[string]string `reply:"record"`
+}
+
+// pushConfig is a configuration without its secrets. The URL stays empty if it was sealed with a key that is not here.
+func (e *Engine) pushConfig(v pushView) picket.PushConfig {
+	c := picket.PushConfig{TaskID: v.Task, ID: v.ID, Scheme: v.Record["scheme"]}
+	c.URL, _ = e.unsealPush(v, "url")
+	return c
+}
+
+// unsealPush opens a part of a configuration. One that was not given is empty.
+func (e *Engine) unsealPush(v pushView, part string) (picket.Secret, error) {
+	if v.Record[part] == "" {
+		return "", nil
+	}
+	return e.store.cfg.Sealer.Decrypt(e.pushSealContext(v.Task, v.ID, part), v.Record[part])
+}
+
+// pushClaim is what the script push_claim answers.
+type pushClaim struct {
+	Wait    int64            `reply:"wait"` // ms until a configuration is due
+	Push    *pushView        `reply:"push"`
+	Updates []pushUpdateView `reply:"updates"`
+}
+
+type pushUpdateView struct {
+	Kind        string `reply:"kind"`
+	Seq         int64  `reply:"seq"`
+	From        string `reply:"from"`
+	To          string `reply:"to"`
+	At          int64  `reply:"at"` // ms
+	Handoff     string `reply:"handoff"`
+	HandoffKind string `reply:"handoff_kind"`
+	Body        string `reply:"body"`
+}
+
+// pushTurn is a claim with the secrets of its configuration.
+func (e *Engine) pushTurn(claimID string, c pushClaim) picket.PushTurn {
+	v := *c.Push
+	turn := picket.PushTurn{
+		PushConfig: e.pushConfig(v),
+		TurnID:     claimID,
+		Name:       v.Record["name"],
+		Cursor:     store.ParseInt(v.Record["cursor"]),
+		Failures:   int(store.ParseInt(v.Record["failures"])),
+	}
+	var errToken, errCredentials error
+	turn.Token, errToken = e.unsealPush(v, "token")
+	turn.Credentials, errCredentials = e.unsealPush(v, "credentials")
+	turn.Sealed = turn.URL == "" || errToken != nil || errCredentials != nil
+	for i, u := range c.Updates {
+		turn.Updates = append(turn.Updates, u.update(turn.Cursor+int64(i)+1))
+	}
+	return turn
+}
+
+func (v pushUpdateView) update(seq int64) picket.TaskUpdate {
+	u := picket.TaskUpdate{
+		Seq:      seq,
+		Emission: v.Seq,
+		Result:   v.Kind == "result",
+		From:     picket.TaskState(v.From),
+		To:       picket.TaskState(v.To),
+		At:       picket.Instant(v.At),
+	}
+	if v.Handoff == "" {
+		return u
+	}
+	u.Handoff = &picket.Handoff{HandoffID: v.Handoff, Kind: picket.HandoffKind(v.HandoffKind)}
+	var body struct {
+		Question string   `json:"question"`
+		Options  []string `json:"options"`
+	}
+	if json.Unmarshal([]byte(v.Body), &body) == nil { // what our own script has written
+		u.Handoff.Question, u.Handoff.Options = body.Question, body.Options
+	}
+	return u
 }

@@ -17,6 +17,7 @@ import (
 type a2aMistake struct {
 	name  string
 	rules []string
+	push  bool // of an endpoint that pushes notifications
 	// request may change a request before it goes on. An answer that it returns is that of the endpoint.
 	request func(x *a2aExchange) *http.Response
 	// answer may change an answer that is not a stream.
@@ -68,7 +69,7 @@ func a2aOperation(r *http.Request) string {
 	case strings.HasSuffix(path, ":subscribe"):
 		return "SubscribeToTask"
 	case strings.Contains(path, "pushNotificationConfigs"):
-		return "Push"
+		return pushOperation(r)
 	case r.Method == "GET" && path == "tasks/"+last:
 		return "GetTask"
 	case strings.HasSuffix(r.URL.Path, "agent-card.json"):

@@ -18,20 +18,23 @@ import (
 func a2aMistakes() []a2aMistake {
 	return slices.Concat(a2aErrorMistakes(), a2aAccessMistakes(), a2aTaskMistakes(), a2aListMistakes(),
 		a2aSendMistakes(),
-		a2aStreamMistakes(), a2aVersionMistakes(), a2aCardMistakes(), a2aRPCMistakes(), a2aRESTMistakes())
+		a2aStreamMistakes(), a2aVersionMistakes(), a2aCardMistakes(), a2aRPCMistakes(), a2aRESTMistakes(),
+		a2aPushMistakes())
 }
 
 // TestA2ASuiteFindsEveryMistake holds endpoints that do one thing wrong against the rules that are about it. Each rule
 // can fail.
 func TestA2ASuiteFindsEveryMistake(t *testing.T) {
-	f := startA2A(t, rig.Real(t), false)
-	ctx, stop := context.WithCancel(t.Context())
-	worked := make(chan error, 1)
-	go func() {
-		worked <- scriptedworker.Run(ctx, scriptedworker.Config{URL: f.url, Key: f.worker, Role: "builder",
-			Delay: 500 * time.Millisecond})
-	}()
-	t.Cleanup(func() { stop(); <-worked })
+	f, pushes := startA2A(t, rig.Real(t), false), startA2A(t, rig.Real(t), false, withPush(t))
+	for _, server := range []*a2aServer{f, pushes} {
+		ctx, stop := context.WithCancel(t.Context())
+		worked := make(chan error, 1)
+		go func() {
+			worked <- scriptedworker.Run(ctx, scriptedworker.Config{URL: server.url, Key: server.worker,
+				Role: "builder", Delay: 500 * time.Millisecond})
+		}()
+		t.Cleanup(func() { stop(); <-worked })
+	}
 	named := map[string]bool{}
 	t.Run("Mistakes", func(t *testing.T) {
 		for _, b := range a2aMistakes() {
@@ -44,19 +47,24 @@ func TestA2ASuiteFindsEveryMistake(t *testing.T) {
 			}
 			t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 				t.Parallel()
+				if b.push {
+					findA2AMistake(t, pushes, b)
+					return
+				}
 				findA2AMistake(t, f, b)
 			})
 		}
 	})
 	for _, r := range agenttoagent.Rules() {
-		if !named[r.Name()] && r.Check != nil {
+		elsewhere := slices.Contains(a2aWrongNotifications, r.Name())
+		if !named[r.Name()] && r.Check != nil && !elsewhere {
 			t.Errorf("no mistake is found by %s", r.Name())
 		}
 	}
 }
 
 func findA2AMistake(t *testing.T, f *a2aServer, b a2aMistake) {
-	cfg := f.config()
+	cfg := f.config(t)
 	cfg.WorkerKey, cfg.Scripted, cfg.Slack = "", true, 3*time.Second
 	cfg.HTTP = &http.Client{Transport: &a2aFault{next: f.http.Transport, mistake: b, seen: map[string]any{}}}
 	cfg.Only = func(r agenttoagent.Rule) bool { return slices.Contains(b.rules, r.Name()) }

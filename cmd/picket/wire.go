@@ -223,7 +223,7 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 	if err != nil {
 		return err
 	}
-	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, all.proxyURL()); err != nil {
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, sender, all.proxyURL()); err != nil {
 		return err
 	}
 	if h.orchestrator {
@@ -282,6 +282,9 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 			return err
 		}
 		group.Go(func() error { return d.Run(ctx) })
+		if err := h.deliverPush(ctx, group, store, sender); err != nil {
+			return err
+		}
 	}
 	h.exportEvents(ctx, group, tracer, store)
 	if h.orchestrator {

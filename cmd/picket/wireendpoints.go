@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/cmd/picket/cli"
@@ -15,12 +17,14 @@ import (
 	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/orchestrator/api"
 	"github.com/picket-dev/picket/orchestrator/console"
+	"github.com/picket-dev/picket/reaper/push"
+	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
 // newEndpoints makes the A2A endpoints of the pools in the settings, nil if there are none. own is the URL at which
 // this process listens; clients that come another way need public_url.
 func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API, rates *web.Rates,
-	own string) (*a2a.Server, error) {
+	sender *webhooks.Sender, own string) (*a2a.Server, error) {
 	pools := h.cfg.A2APools()
 	if len(pools) == 0 || !h.orchestrator {
 		return nil, nil
@@ -40,6 +44,9 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 		AllowedHosts: h.hosts(),
 		Log:          h.log,
 		PriceVersion: func() string { return h.prices.current().Version },
+	}
+	if h.cfg.A2A.Push {
+		cfg.CheckPush = sender.CheckHTTPS
 	}
 	for _, p := range pools {
 		pool := endpointPool(p)
@@ -109,4 +116,28 @@ func endpointPool(p settings.A2APool) a2a.Pool {
 		pool.Skills[tag] = a2a.Skill(s)
 	}
 	return pool
+}
+
+// deliverPush delivers the push notifications of tasks until ctx ends, unless a setting has them off.
+func (h serverProcess) deliverPush(ctx context.Context, group *errgroup.Group, store *orchestrator.Store,
+	sender *webhooks.Sender) error {
+	if !h.cfg.A2A.Push || len(h.cfg.A2APools()) == 0 {
+		return nil
+	}
+	queues := map[string]push.Queue{}
+	for _, e := range store.Engines() {
+		queues[e.Namespace()] = e
+	}
+	d, err := push.New(push.Config{
+		Queues:      queues,
+		Sender:      sender,
+		Render:      a2a.PushBody,
+		ContentType: a2a.PushContentType,
+		Log:         h.log,
+	})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return d.Run(ctx) })
+	return nil
 }

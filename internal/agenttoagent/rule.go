@@ -27,6 +27,8 @@ const (
 	needStreaming   = "streaming"     // the card says that the agent streams
 	needNoStreaming = "no streaming"  // it does not say it
 	needNoPush      = "no push"       // the card does not say that the agent pushes notifications
+	needPush        = "push"          // it says it
+	needReceiver    = "receiver"      // the suite has a receiver that the server reaches
 	needNoExtended  = "no extended"   // the card does not say that there is an extended one
 	needExtended    = "extended card" // it does
 	needRPC         = "JSON-RPC"      // the binding
@@ -60,7 +62,7 @@ func allTables() []checks {
 	return []checks{
 		sendChecks, getChecks, listChecks, cancelChecks, configChecks, historyChecks, errorChecks, capabilityChecks,
 		turnChecks, streamChecks, subscribeChecks, deliveryChecks, versionChecks, modelChecks, cardChecks,
-		equivalenceChecks, rpcChecks, restChecks, isolationChecks,
+		equivalenceChecks, rpcChecks, restChecks, isolationChecks, pushChecks,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -30,6 +31,11 @@ type Config struct {
 	WorkerRole string
 	// Scripted says that an agent of the endpoint follows the message ids of package scriptedworker already.
 	Scripted bool
+	// PushListener is where the suite takes push notifications, and PushURL the address under which the server reaches
+	// it; empty: that of the listener over HTTP. The run closes it. Without it the rules about the delivery of
+	// notifications are not run.
+	PushListener net.Listener
+	PushURL      string
 	// Only leaves out every rule that it is not true of. Defaults to all rules.
 	Only func(Rule) bool
 	// Parallel bounds the rules that run side by side. Defaults to 8.
@@ -51,6 +57,7 @@ type suite struct {
 	cardBy    keyName // with which key the card was read; nobody: it is public
 	keyHeader string
 	bindings  []binding
+	receiver  *receiver // nil: there is none
 }
 
 // The reasons why nothing can be judged.
@@ -79,6 +86,10 @@ func Run(ctx context.Context, cfg Config) (conformance.Report, error) {
 	s := &suite{Server: server, cfg: cfg, missing: map[string]string{}}
 	if err := s.probe(ctx); err != nil {
 		return conformance.Report{}, err
+	}
+	if cfg.PushListener != nil {
+		s.receiver = startReceiver(cfg.PushListener, cfg.PushURL)
+		defer s.receiver.close()
 	}
 	stop := s.startWorker(ctx)
 	defer stop()
@@ -167,8 +178,10 @@ func (s *suite) probe(ctx context.Context) error {
 	capable := func(name string) bool { return object(s.card, "capabilities")[name] == true }
 	s.needs(needStreaming, capable("streaming"), "the card does not say that the agent streams")
 	s.needs(needNoStreaming, !capable("streaming"), "the card says that the agent streams")
-	s.needs(needNoPush, !capable("pushNotifications"), "the agent pushes notifications, for which the suite has no "+
-		"receiver yet")
+	s.needs(needPush, capable("pushNotifications"), "the card does not say that the agent pushes notifications")
+	s.needs(needNoPush, !capable("pushNotifications"), "the card says that the agent pushes notifications")
+	s.needs(needReceiver, s.cfg.PushListener != nil, "it takes an address at which the server reaches the suite: "+
+		"--push-listen ADDRESS")
 	s.needs(needExtended, capable("extendedAgentCard"), "the card does not say that there is an extended one")
 	s.needs(needNoExtended, !capable("extendedAgentCard"), "the card says that there is an extended one")
 	s.needs(needRequiredExt, requiredExtension(s.card) != "", "the card does not require an extension")

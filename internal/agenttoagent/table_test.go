@@ -12,7 +12,8 @@ import (
 
 var (
 	ruleID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$`)
-	needs  = []string{needStreaming, needNoStreaming, needNoPush, needNoExtended, needExtended, needRPC, needREST,
+	needs  = []string{needStreaming, needNoStreaming, needNoPush, needPush, needReceiver,
+		needNoExtended, needExtended, needRPC, needREST,
 		needKey,
 		needSecondKey, needWorker, needPicket, needRequiredExt}
 )

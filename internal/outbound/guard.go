@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,12 +156,16 @@ func (g Guard) Check(u *url.URL) error {
 		return nil
 	}
 	host, port := CanonicalHost(u.Hostname()), PortOf(u)
-	for _, d := range g.allow {
-		if d.covers(host, port) {
-			return nil
-		}
+	if g.Opens(u) {
+		return nil
 	}
 	return g.refuse(net.JoinHostPort(host, port), "it is not on the allow-list")
+}
+
+// Opens reports whether an entry of the allow-list names the host and port of a URL.
+func (g Guard) Opens(u *url.URL) bool {
+	host, port := CanonicalHost(u.Hostname()), PortOf(u)
+	return slices.ContainsFunc(g.allow, func(d destination) bool { return d.covers(host, port) })
 }
 
 // PortOf is the port of an http or https URL.

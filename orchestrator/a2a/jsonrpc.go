@@ -39,17 +39,13 @@ var rpcMethods = map[string]rpcMethod{
 	"CancelTask":           {call: calls((*exchange).cancelTask)},
 	"SubscribeToTask":      {stream: streams((*exchange).subscribe)},
 
-	"CreateTaskPushNotificationConfig": {call: pushUnsupported},
-	"GetTaskPushNotificationConfig":    {call: pushUnsupported},
-	"ListTaskPushNotificationConfigs":  {call: pushUnsupported},
-	"DeleteTaskPushNotificationConfig": {call: pushUnsupported},
+	"CreateTaskPushNotificationConfig": {call: calls((*exchange).createPush)},
+	"GetTaskPushNotificationConfig":    {call: calls((*exchange).getPush)},
+	"ListTaskPushNotificationConfigs":  {call: calls((*exchange).listPushes)},
+	"DeleteTaskPushNotificationConfig": {call: calls((*exchange).deletePush)},
 	"GetExtendedAgentCard": {call: func(ctx context.Context, x *exchange, _ []byte) (any, error) {
 		return x.extendedCard(ctx)
 	}},
-}
-
-func pushUnsupported(context.Context, *exchange, []byte) (any, error) {
-	return nil, protocol.ErrPushNotificationNotSupported
 }
 
 // sendResult wraps the task that a message became, as the protocol does.

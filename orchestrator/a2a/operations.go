@@ -104,18 +104,19 @@ func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, a
 	if err := checkMessage(req.Message, pool.inputModes()); err != nil {
 		return picket.Task{}, err
 	}
-	if sendConfig(req).PushConfig != nil {
-		return picket.Task{}, protocol.ErrPushNotificationNotSupported
+	push, err := x.pushConfig(ctx, sendConfig(req).PushConfig)
+	if err != nil {
+		return picket.Task{}, err
 	}
 	reply, err := takesMessage(req, atOnce)
 	if err != nil {
 		return picket.Task{}, err
 	}
 	if req.Message.TaskID != "" {
-		return x.continueTask(ctx, req)
+		return x.continueTask(ctx, req, push)
 	}
-	return x.submitAs(ctx, pool, req.Message, submission{messageID: req.Message.ID,
-		outputModes: sendConfig(req).AcceptedOutputModes, takesMessage: reply})
+	return x.submitWithPush(ctx, pool, req.Message, submission{messageID: req.Message.ID,
+		outputModes: sendConfig(req).AcceptedOutputModes, takesMessage: reply, push: push})
 }
 
 // poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
@@ -161,6 +162,7 @@ type submission struct {
 	outputModes []string
 	// takesMessage says that the client takes a message as the answer.
 	takesMessage bool
+	push         *picket.PushConfig // nil: none
 }
 
 // submitAs makes a task of a message.
@@ -185,6 +187,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		TaskID:       s.taskID,
 		TakesMessage: s.takesMessage,
 		MaxQueue:     pool.MaxQueue,
+		Push:         s.push,
 	}
 	if x.who.Client != nil {
 		spec.Client.MaxOpen = x.who.Client.MaxOpen
@@ -211,8 +214,10 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	return t, err
 }
 
-// continueTask gives a message to a task: as the answer to its question, or as something to read.
-func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRequest) (picket.Task, error) {
+// continueTask gives a message to a task: as the answer to its question, or as something to read. The push
+// configuration of the message is set first, so that it is told what the message leads to.
+func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRequest,
+	push *picket.PushConfig) (picket.Task, error) {
 	m := req.Message
 	t, err := x.task(ctx, string(m.TaskID))
 	if err != nil {
@@ -229,9 +234,13 @@ func (x *exchange) continueTask(ctx context.Context, req *protocol.SendMessageRe
 	if again, was, err := x.sentBefore(ctx, t, m, input); was || err != nil {
 		return again, err
 	}
-	switch {
-	case t.State.Terminal():
+	if t.State.Terminal() {
 		return t, unsupported("the task has ended, so it takes no messages")
+	}
+	if _, err := x.putPush(ctx, t.TaskID, push); err != nil {
+		return t, err
+	}
+	switch {
 	case stateOf(t) == protocol.TaskStateInputRequired && x.isPeer():
 		return t, unsupported("the question is left to people")
 	case stateOf(t) == protocol.TaskStateInputRequired:

@@ -120,8 +120,8 @@ func (x *exchange) restCall(path string) (restCall, error) {
 // restTaskCall finds what a request asks for about one task.
 func (x *exchange) restTaskCall(method, rest string) (restCall, error) {
 	id, below, isBelow := strings.Cut(rest, "/")
-	if isBelow && strings.HasPrefix(below, "pushNotificationConfigs") {
-		return restCall{}, protocol.ErrPushNotificationNotSupported
+	if of, config, _ := strings.Cut(below, "/"); id != "" && of == pushPath {
+		return x.restPushCall(method, id, config)
 	}
 	id, action, hasAction := strings.Cut(id, ":")
 	switch {

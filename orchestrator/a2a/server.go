@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -33,6 +34,8 @@ type Config struct {
 	Engine func(namespace string) *orchestrator.Engine
 	// Leases opens the lease tokens of agents that call endpoints from inside a run. Required.
 	Leases LeaseOpener
+	// CheckPush refuses the URL of a push configuration that would not be called. Defaults to no push notifications.
+	CheckPush func(ctx context.Context, url picket.Secret) error
 	// Rates bounds the requests of each of them. Defaults to no bound.
 	Rates *web.Rates
 	// AllowedHosts are the names accepted in the Host header of a request for a public card, as in the control plane.

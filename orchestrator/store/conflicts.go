@@ -22,6 +22,8 @@ var conflictTexts = map[string]refusalText{
 		"Send a new Idempotency-Key to make a new one."},
 	"webhook_claim_over": {"the claim on this webhook is over",
 		"Claim it again. The process that holds the claim now continues the deliveries."},
+	"push_claim_over": {"the claim on this push configuration is over",
+		"Claim it again. The process that holds the claim now continues the deliveries."},
 	"call_uncertain": {"the call was made, and its outcome is unknown",
 		"Look at what it was to change before you decide; to make the call again send a new Idempotency-Key."},
 	"result_not_kept": {"the call was made, but its result was not kept",

@@ -80,8 +80,33 @@ func (s *Sender) Check(ctx context.Context, target picket.Secret) error {
 	if err != nil {
 		return picket.Invalid("/url", "Send an absolute https or http URL.", "the URL cannot be read")
 	}
-	err = s.guard.CheckReachable(ctx, u)
-	if refusal, ok := errors.AsType[*picket.Error](err); ok && refusal.Code == picket.CodeDestination {
+	return invalidURL(s.guard.CheckReachable(ctx, u))
+}
+
+// CheckHTTPS refuses a URL to which no message with HTTPS would be sent, as a field of a request. It looks up no name,
+// so that a client cannot find out which names exist on the inside. Where a name leads is decided when it is called.
+func (s *Sender) CheckHTTPS(ctx context.Context, target picket.Secret) error {
+	u, err := url.Parse(target.Reveal())
+	if err != nil {
+		return picket.Invalid("/url", "Send an absolute https URL.", "the URL cannot be read")
+	}
+	host := outbound.CanonicalHost(u.Hostname())
+	err = s.checkMessage(u, true)
+	switch {
+	case err != nil:
+	case net.ParseIP(host) != nil:
+		err = s.guard.CheckReachable(ctx, u)
+	case (host == "localhost" || strings.HasSuffix(host, ".localhost")) && !s.guard.Opens(u):
+		err = picket.Invalid("/url", "Send another address, or ask an operator to put "+allowName(u)+" on "+
+			allowSetting+" in picket.yaml.", "the URL leads to the host of the server")
+	}
+	return invalidURL(err)
+}
+
+// invalidURL is a refusal of a destination as one of a field of a request.
+func invalidURL(err error) error {
+	refusal, ok := errors.AsType[*picket.Error](err)
+	if ok && refusal.Code == picket.CodeDestination {
 		return picket.Invalid("/url", refusal.Remedy, "%s", refusal.Message)
 	}
 	return err
@@ -102,9 +127,32 @@ func MessageID(webhookID, eventID string) string { return webhookID + "-" + even
 // Send posts one event to a target. It never returns what a URL or an answer
 // holds.
 func (s *Sender) Send(ctx context.Context, t picket.WebhookTarget, ev picket.Event) Delivery {
+	m, err := s.message(t, ev)
+	if err != nil {
+		return failedDelivery(0, err.Error())
+	}
+	return s.Post(ctx, m)
+}
+
+// Message is one request to a receiver.
+type Message struct {
+	URL         picket.Secret
+	ID          string // of webhook-id: the same whenever the same message is sent again
+	ContentType string
+	Header      http.Header // further fields; nil: none
+	Body        []byte
+	// Secret signs the message. Empty: it has no signature.
+	Secret picket.Secret
+	// HTTPS refuses an http URL, unless SenderConfig.Allow has its address.
+	HTTPS bool
+}
+
+// Post posts one message, and follows no redirect. It never returns what a URL or an
+// answer holds.
+func (s *Sender) Post(ctx context.Context, m Message) Delivery {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	req, err := s.request(ctx, t, ev)
+	req, err := s.request(ctx, m)
 	if err != nil {
 		return failedDelivery(0, err.Error())
 	}
@@ -133,26 +181,52 @@ func failedDelivery(status int, why string) Delivery {
 	return Delivery{Outcome: picket.WebhookFailed, Status: status, Error: why}
 }
 
-func (s *Sender) request(ctx context.Context, t picket.WebhookTarget, ev picket.Event) (*http.Request, error) {
+// message is what a target is sent of an event.
+func (s *Sender) message(t picket.WebhookTarget, ev picket.Event) (Message, error) {
 	if t.Target == "" || t.Secret == "" {
-		return nil,
+		return Message{},
 			errors.New("its URL was sealed with a secret key that this server does not have: delete the webhook and create it again")
 	}
 	body, err := s.body(t.Format, ev)
 	if err != nil {
-		return nil, errors.New("the event cannot be written")
+		return Message{}, errors.New("the event cannot be written")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Target.Reveal(), bytes.NewReader(body))
+	return Message{
+		URL:         t.Target,
+		ID:          MessageID(t.WebhookID, ev.ID),
+		ContentType: "application/json",
+		Body:        body,
+		Secret:      t.Secret,
+	}, nil
+}
+
+func (s *Sender) request(ctx context.Context, m Message) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL.Reveal(), bytes.NewReader(m.Body))
 	if err != nil {
 		return nil, errors.New("its URL cannot be read")
 	}
-	if err := s.guard.Check(req.URL); err != nil {
+	if err := s.checkMessage(req.URL, m.HTTPS); err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	for name, values := range m.Header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", m.ContentType)
 	req.Header.Set("User-Agent", "picket")
-	return req, sign(req.Header, t.Secret, MessageID(t.WebhookID, ev.ID), time.Now(), body)
+	return req, sign(req.Header, m.Secret, m.ID, time.Now(), m.Body)
 }
+
+// checkMessage refuses a URL to which nothing may be sent, before its host is looked up.
+func (s *Sender) checkMessage(u *url.URL, https bool) error {
+	if err := s.guard.Check(u); err != nil || !https || u.Scheme == "https" || s.guard.Opens(u) {
+		return err
+	}
+	return picket.Invalid("/url", "Send an https URL, or ask an operator to put "+allowName(u)+" on "+allowSetting+
+		" in picket.yaml.", "the URL is not https")
+}
+
+// allowName is the address of a URL as an entry of the setting has it.
+func allowName(u *url.URL) string { return net.JoinHostPort(u.Hostname(), outbound.PortOf(u)) }
 
 // safeError is an error of the way to a target without what is secret in its URL.
 func (s *Sender) safeError(ctx context.Context, u *url.URL, err error) string {

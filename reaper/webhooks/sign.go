@@ -32,14 +32,25 @@ func Sign(secret picket.Secret, id string, at time.Time, body []byte) (string, e
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// sign puts the three headers on a request.
+// TokenSecret is a secret of the form that Sign takes, whose key is the bytes of a token.
+func TokenSecret(token picket.Secret) picket.Secret {
+	if token == "" {
+		return ""
+	}
+	return picket.Secret(picket.WebhookSecretPrefix + base64.StdEncoding.EncodeToString([]byte(token)))
+}
+
+// sign puts the three headers on a request. Without a secret there is no signature.
 func sign(h http.Header, secret picket.Secret, id string, at time.Time, body []byte) error {
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
+	if secret == "" {
+		return nil
+	}
 	signature, err := Sign(secret, id, at, body)
 	if err != nil {
 		return err
 	}
-	h.Set(HeaderID, id)
-	h.Set(HeaderTimestamp, strconv.FormatInt(at.Unix(), 10))
 	h.Set(HeaderSignature, signature)
 	return nil
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strings"
 
@@ -35,6 +36,9 @@ func newConformanceA2A() *cobra.Command {
 	f.String("worker-key", "", "a key with scope agent, or @FILE: the suite works on the tasks of the pool")
 	f.String("worker-url", "", "the address of the Picket server for the worker (default: what is before /agents/ in --url)")
 	f.String("worker-role", "", "the role of the pool for the worker (default: what is behind /agents/ in --url)")
+	f.String("push-listen", "", "an address, such as 127.0.0.1:0, at which the suite takes push notifications; the server "+
+		"must be allowed to call it")
+	f.String("push-url", "", "the address under which the server reaches --push-listen (default: that over HTTP)")
 	f.Bool("scripted", false, "an agent of the endpoint does what the ids of messages ask for, as the public test kit has them")
 	f.StringSlice("only", nil, "only these sections, such as 3 or 3.1.4, or rules, such as 3.1.4/sorted")
 	f.Bool("list", false, "list the rules and ask no server")
@@ -58,6 +62,13 @@ func runConformanceA2A(cmd *cobra.Command) error {
 		return err
 	}
 	cfg.URL, cfg.Key = s.URL(), s.Key().Reveal()
+	if at, _ := cmd.Flags().GetString("push-listen"); at != "" {
+		if cfg.PushListener, err = net.Listen("tcp", at); err != nil {
+			return picket.Invalid("--push-listen", "Name a free address of this machine, such as 127.0.0.1:0.", "%v", err)
+		}
+		defer func() { _ = cfg.PushListener.Close() }()
+		cfg.PushURL, _ = cmd.Flags().GetString("push-url")
+	}
 	return runSuite(cmd, format, s, func(ctx context.Context, progress progressFunc) (conformance.Report, error) {
 		cfg.Progress = progress
 		return agenttoagent.Run(ctx, cfg)

@@ -17,17 +17,29 @@ import (
 // New is `picket a2a`.
 func New() *cobra.Command {
 	c := cli.CommandGroup("a2a", "Send tasks to agents by the A2A protocol, and follow them",
-		newCard(), newSend(), newTell(), newGet(), newList(), newStream(), newCancel())
+		newCard(), newSend(), newTell(), newGet(), newList(), newStream(), newCancel(), newPush())
 	c.Long = "AGENT is the role of a pool of the Picket server, such as builder, or the URL of any agent that speaks\n" +
 		"A2A 1.0. The card of an agent is read at URL/.well-known/agent-card.json. The key of Picket, which is the saved\n" +
 		"one or PICKET_API_KEY, is sent to the Picket server alone. Another agent gets a credential only if --token-env\n" +
 		"names the environment variable that holds it."
-	for _, sub := range c.Commands() {
+	for _, sub := range leaves(c) {
 		sub.Flags().String("token-env", "", "the environment variable with the credential for AGENT")
 		sub.Flags().StringSlice("allow-host", nil,
 			"a host, or HOST:PORT, that the card of AGENT may name for its requests")
 	}
 	return c
+}
+
+// leaves are the commands below c that do something.
+func leaves(c *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range c.Commands() {
+		if sub.HasSubCommands() {
+			all = append(all, leaves(sub)...)
+			continue
+		}
+		all = append(all, sub)
+	}
+	return all
 }
 
 // callTimeout is how long a request may take which does not wait for the work of an agent.

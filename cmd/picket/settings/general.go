@@ -134,6 +134,7 @@ type General struct {
 	// A2A is how A2A clients reach the agents that have an endpoint.
 	A2A struct {
 		PublicCards bool `yaml:"public_cards" default:"false" check:"yes_no" doc:"Whether the agent cards of pools can be read without a key. They then show only name, description, skills and security schemes."`
+		Push        bool `yaml:"push" default:"true" check:"yes_no" doc:"Whether A2A clients can have push notifications of their tasks sent to https addresses that they name. notify.allow opens addresses that are not public."`
 	} `yaml:"a2a"`
 
 	Console struct {
@@ -142,7 +143,7 @@ type General struct {
 
 	Notify struct {
 		RemindAfter time.Duration `yaml:"remind_after" check:"remind" doc:"Remind people once of each hand-off and review that has waited for this time, 1s to 8760h. By default there is no reminder."`
-		Allow       []string      `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks may use, as host:port, separated by commas."`
+		Allow       []string      `yaml:"allow" check:"destinations" doc:"The internal addresses that webhooks and push notifications may use, as host:port, separated by commas."`
 		Desktop     bool          `yaml:"desktop" default:"true" check:"yes_no" doc:"Show notices on the desktop of anyone who waits for a task with picket run."`
 	} `yaml:"notify"`
 

@@ -1,4 +1,4 @@
--- needs: bundle findings lane queue index_keys check_money check_agent
+-- needs: bundle findings lane queue index_keys check_money check_agent push
 -- What has to be true of one task, whatever happened to it.
 local STATES = { 'queued', 'leased', 'review', 'handoff', 'completed', 'rejected', 'failed', 'cancelled' }
 local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window',
@@ -133,6 +133,28 @@ function task_checks.emissions(id, t)
   end)
 end
 
+-- Each push configuration of a task has a record, stands among those of the client, and is due while it has something
+-- to send. A task with one keeps its updates.
+function task_checks.pushes(id, t)
+  local list, last = call('ZRANGE', K('pushes:', id), 0, -1), call('LLEN', K('updates:', id))
+  if #list > 0 and t.push ~= '1' then
+    report_violation('push_damaged', id, 'it has push configurations and keeps no updates for them', function()
+      put(t, 'push', '1')
+    end)
+  end
+  for _, cid in ipairs(list) do
+    local cursor = call('HGET', pushes.key(id, cid), 'cursor')
+    if not cursor then
+      report_violation('push_damaged', id .. ':' .. cid, 'the push configuration has no record', function()
+        pushes.drop(id, t, cid)
+      end)
+    else
+      check_member('push', pushes.DUE, id .. ':' .. cid, num(cursor) < last, NOW)
+      check_member('push', K('client-pushes:', t.client), id .. ':' .. cid, true, NOW)
+    end
+  end
+end
+
 local function check_task(id, t)
   local known = false
   for _, s in ipairs(STATES) do known = known or s == t.state end
@@ -148,6 +170,7 @@ local function check_task(id, t)
   if t.client then
     for _, key in ipairs(client_lists(t)) do check_member('client', key, id, '-' .. t.updated) end
     check_member('client', K('client-open:', t.client), id, not TERMINAL[t.state] and t.order)
+    task_checks.pushes(id, t)
   end
   check_member('terminal', K('terminal'), id, TERMINAL[t.state] or false, F(now))
   task_checks.runs(id, t)

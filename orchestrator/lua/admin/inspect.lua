@@ -10,7 +10,7 @@
 local limit, walk = num(ARGV[3]), ARGV[4]
 local LIVE = { 'by-state:leased', 'deadlines', 'by-state:queued', 'delayed', 'starts', 'by-state:handoff',
   'handoffs:open', 'by-state:review', 'lanes', 'holds', 'prompt-envelopes', 'silence', 'roster:active',
-  'roster:unhealthy', 'roster:draining', 'asessions', 'wake-due' }
+  'roster:unhealthy', 'roster:draining', 'asessions', 'wake-due', 'push-due' }
 local SETS = { unpack(LIVE) }
 for _, set in ipairs({ 'tasks', 'terminal', 'by-state:completed', 'by-state:rejected', 'by-state:failed',
     'by-state:cancelled', 'houses', 'roster:dead', 'roster:deregistered', 'pools', 'pools:names', 'audit', 'keys',
@@ -84,6 +84,9 @@ LOOK['wake-due'] = function(set, id)
   local s = call('HMGET', K('asession:', id), 'agent', 'ended')
   if not s[1] then orphan(set, id) end
   if s[1] and s[2] then check_member('session', K(set), id, false) end
+end
+LOOK['push-due'] = function(set, member)
+  if call('EXISTS', K('push:', member)) == 0 then orphan(set, member) end
 end
 for _, s in ipairs(STATUSES) do LOOK['roster:' .. s] = visit_agent end
 

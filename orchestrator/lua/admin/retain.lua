@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent bundle delete_money index_keys message quota registration runkey tree_retention
+-- needs: agent bundle delete_money index_keys message push quota registration runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
@@ -30,11 +30,12 @@ local function delete_task(tid)
       local bytes = K('client-bytes:', t.client)
       local left = call('HINCRBY', bytes, 'inputs', F(-call('STRLEN', K('in:', tid)))) -- @uncounts-bytes-of-client
       if left <= 0 then call('DEL', bytes) end
+      for _, cid in ipairs(call('ZRANGE', K('pushes:', tid), 0, -1)) do pushes.drop(tid, t, cid) end -- @forgets-pushes
     end
   end
   call('ZREM', K('terminal'), tid)
   call('DEL', K('task:', tid), K('spec:', tid), K('in:', tid), K('out:', tid), K('runs:', tid), K('reports:', tid),
-    K('emitted:', tid), K('artifacts:', tid), -- @deletes-emissions
+    K('updates:', tid), K('emitted:', tid), K('artifacts:', tid), -- @deletes-emissions
     K('answers:', tid), K('edit:', tid), K('review:', tid))
 end
 

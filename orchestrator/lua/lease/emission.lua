@@ -14,7 +14,7 @@ if err then return err end
 local was, changed = seen_before(rid, req, ARGV[6])
 if changed then return changed end
 if was then return named{ seq = was, nudge = nudge_for_call(r, req), unread = unread_of(tid, r) } end
-pick(t[1], 'emitted', 'emitted_bytes')
+pick(t[1], 'emitted', 'emitted_bytes', 'push')
 local seq = F(num(t.emitted) + 1)
 local entry = seq .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
 local bytes = num(t.emitted_bytes) + #entry
@@ -33,6 +33,7 @@ local nudge = note_tool_call(tid, rid, t, r, deadline, tool .. ' ' .. ARGV[6], A
 if not nudge then return {} end
 put(t, 'emitted', seq, 'emitted_bytes', F(bytes)) -- @counts-emissions
 call('RPUSH', K('emitted:', tid), entry)
+if updates.wanted(t) then updates.append(tid, 'emission ' .. seq) end -- @notes-emission
 if artifact ~= '' then
   call('HSET', K('artifacts:', tid), artifact, ARGV[11] == '1' and '0' or '1') -- @closes-artifact
 end

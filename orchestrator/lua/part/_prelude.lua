@@ -225,11 +225,35 @@ local function client_lists(t)
     K('by-context:', t.client .. context) }
 end
 
+-- updates are what the push configurations of a task send to its client. A task without configurations keeps none.
+local updates = {}
+function updates.wanted(t)
+  if t.push == nil then pick(t[1], 'push') end
+  return t.push == '1' -- @notes-for-push
+end
+
+-- append adds an update. A configuration that has sent all before becomes due.
+function updates.append(id, update)
+  call('RPUSH', K('updates:', id), update)
+  for _, cid in ipairs(call('ZRANGE', K('pushes:', id), 0, -1)) do
+    call('ZADD', K('push-due'), 'NX', NOW, id .. ':' .. cid) -- @makes-push-due
+  end
+  wake('push')
+end
+
+-- append_status adds a change of state. The result of a task comes before its last state. The run names the hand-off
+-- that begins or ends.
+function updates.append_status(id, t, from, to)
+  if to == 'completed' then updates.append(id, 'result') end -- @result-before-end
+  updates.append(id, 'status ' .. from .. ' ' .. to .. ' ' .. RAW .. ' ' .. (pick(t[1], 'run').run or ''))
+end
+
 -- move takes a task from one state set to another; further fields are written
 -- with it. A task being created comes from none. A task that ends goes through
 -- close_task instead. A subtask that settles makes the sessions of the agent that holds its parent due for a look of
 -- the scheduler of wakes: one that has ended, or waits for a review or a person.
 local function move(id, t, to, ...)
+  local from = t.state
   if t.state then call('ZREM', K('by-state:', t.state), id) end -- @one-state
   call('ZADD', K('by-state:', to), t.order, id)
   if t.state == 'review' then call('ZREM', K('in-review'), id) end
@@ -245,6 +269,7 @@ local function move(id, t, to, ...)
     else
       call('ZADD', open, t.order, id)
     end
+    if from and updates.wanted(t) then updates.append_status(id, t, from, to) end -- @notes-status
   end
   local settled = TERMINAL[to] or to == 'review' or to == 'handoff' -- @settles
   local parent = settled and pick(t[1], 'parent').parent

@@ -1,7 +1,8 @@
--- needs: client create queue
+-- needs: client create push queue
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (25 values),
---   most open tasks of the client, most tasks in the queue of the pool: 0 refuses nothing
+--   most open tasks of the client, most tasks in the queue of the pool: 0 refuses nothing,
+--   id of a push configuration or '', the rest of it (5 values), most push configurations of the client
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house),
 --   quota_exceeded (of a client)
@@ -28,6 +29,8 @@ if source ~= '' then
   if not t then return refuse('not_found', 'kind', 'task', 'field', '/fixes') end
 end
 local no = s.client ~= '' and check_client_limits(s, num(ARGV[29]), num(ARGV[30])) or check_covered(s)
+local push = pushes.read(31)
+if not no and push.id ~= '' then no = pushes.check_client(s.client, num(ARGV[37])) end
 if no then return no end
 local extra
 if s.fixes ~= '' then extra = ',"fixes":' .. quote(s.fixes) end
@@ -36,5 +39,6 @@ if s.client ~= '' then
   put(t, 'request', body)
   call('HINCRBY', K('client-bytes:', s.client), 'inputs', F(#s.input)) -- @counts-bytes-of-client
 end
+if push.id ~= '' then pushes.write(s.id, t, push) end
 remember(key, body, s.id, DAY)
 return named{ task = s.id, created = RAW }

@@ -29,7 +29,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverInspect,
 		coverAdvance,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
-		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks,
+		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
 		coverAdoption} {
 		stop(t, f)
 	}

@@ -15,13 +15,13 @@ var Readers = []string{"agent", "agents", "pools", "evidence", "bundle",
 	"list", "client_tasks", "log", "reports", "reviews", "stats", "task",
 	"envelope", "ledger", "spending", "await_exec", "can_exec", "webhook_list", "review_ids", "totals", "policy",
 	"policy_history", "policies", "agent_sessions", "prompt", "prompts", "wake_facts", "wakes",
-	"session_capability", "agent_context", "owns_name"}
+	"session_capability", "agent_context", "owns_name", "push_list"}
 
 func All() []Case {
 	var all []Case
 	for _, cases := range [][]Case{taskCases, leaseCases, evidenceCases, peopleCases, operatorCases, sweepCases,
 		adoptionCases, agentCases, moneyCases, treeCases, webhookCases, loginCases, keyCases, messageCases,
-		policyCases, sessionCases, wakeCases, capabilityCases, endpointCases} {
+		policyCases, sessionCases, wakeCases, capabilityCases, endpointCases, pushCases} {
 		all = append(all, cases...)
 	}
 	return all

@@ -51,6 +51,7 @@ type Env struct {
 	code        picket.Secret // one-time code of a login
 	hook        string
 	turn        picket.WebhookTurn
+	pushTurn    picket.PushTurn
 	// A subtask, and its lease.
 	child     string
 	childHeld picket.LeaseCredential

@@ -35,6 +35,9 @@ func setTaskField(t func(s *inspectFixture) picket.Task, field string, value any
 
 func theLeased(s *inspectFixture) picket.Task { return s.leased }
 func theHead(s *inspectFixture) picket.Task   { return s.head }
+
+// headPush is the push configuration of the head.
+func headPush(s *inspectFixture) string       { return s.head.TaskID + ":p1" }
 func theClosed(s *inspectFixture) picket.Task { return s.closed }
 
 // addEntry is a damage of one entry of a sorted set.
@@ -152,6 +155,21 @@ var TaskDamages = []damage{
 	{Kind: "emissions_differ", what: "one is lost", Plant: func(s *inspectFixture) {
 		s.rawCommand("RPOP", "emitted:"+s.leased.TaskID)
 	}},
+
+	{Kind: "push_damaged", what: "no updates are kept", Plant: setTaskField(theHead, "push", "")},
+	{Kind: "push_damaged", what: "no record", Plant: func(s *inspectFixture) {
+		s.rawCommand("DEL", "push:"+headPush(s))
+	}},
+	{Kind: "push_missing", what: "an update that nobody sends", Plant: func(s *inspectFixture) {
+		s.rawCommand("RPUSH", "updates:"+s.head.TaskID, "result")
+	}},
+	{Kind: "push_missing", what: "of its client", Plant: func(s *inspectFixture) {
+		s.rawCommand("ZREM", "client-pushes:"+s.head.CreatedBy, headPush(s))
+	}},
+	{Kind: "push_extra", what: "with nothing to send", Plant: func(s *inspectFixture) {
+		s.rawCommand("ZADD", "push-due", nearScore, headPush(s))
+	}},
+	{Kind: "entry_orphaned", what: "push-due", Plant: addOrphan("push-due")},
 
 	{Kind: "deadline_missing", what: "lost", Plant: removeEntry("deadlines", theLeased)},
 	{Kind: "deadline_extra", what: "of a queued one", Plant: addEntry("deadlines", farScore, theHead)},

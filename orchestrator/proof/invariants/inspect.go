@@ -79,7 +79,8 @@ func NewInspectFixture(t *testing.T, f *kit.Fixture) *inspectFixture {
 	s.agentTask, s.moneyFixture, s.messageFixture = s.addAgents(), s.addMoney(), s.addMessages()
 	s.sessionFixture, s.sessionMoneyFixture = s.addSessions(), s.addSessionMoney()
 	s.head = f.MustSubmit(t, picket.TaskSpec{Role: "coder", Labels: map[string]string{"team": "a"},
-		Client:   &picket.ClientTask{Role: "coder", ContextID: "c1", MessageID: "m1"},
+		Client: &picket.ClientTask{Role: "coder", ContextID: "c1", MessageID: "m1",
+			Push: &picket.PushConfig{ID: "p1", URL: "https://hooks.test/"}},
 		Priority: kit.Ptr(9)})
 	s.tail = f.MustSubmit(t, picket.TaskSpec{Role: "coder"})
 	s.later = f.MustSubmit(t, picket.TaskSpec{Role: "coder", NotBefore: picket.InstantOf(time.Now().Add(time.Hour))})

@@ -24,7 +24,7 @@ var (
 	digestText  = regexp.MustCompile(`[0-9a-f]{64}`)
 	hashText    = regexp.MustCompile(`secret [0-9a-f]{64}`)
 	sizeText    = regexp.MustCompile(`(size (?:bytes|sum)) [0-9]+`)
-	sealedText  = regexp.MustCompile(`(secret|url) [A-Za-z0-9_-]{70,}`) // never the same twice
+	sealedText  = regexp.MustCompile(`(secret|url|token|credentials) [A-Za-z0-9_-]{44,}`) // never the same twice
 )
 
 // Dump writes everything a namespace holds, one line a value, sorted. Ids that

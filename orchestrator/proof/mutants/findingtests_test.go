@@ -17,6 +17,20 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"updates of tasks are not kept":                                      "TestUpdatesOfATaskAreKeptForPush",
+	"an update makes no configuration due":                               "TestUpdatesOfATaskAreKeptForPush",
+	"the result of a task is not told":                                   "TestUpdatesOfATaskAreKeptForPush",
+	"changes of a task are not told":                                     "TestUpdatesOfATaskAreKeptForPush",
+	"emissions are not told":                                             "TestUpdatesOfATaskAreKeptForPush",
+	"retention keeps push configurations":                                "TestRetentionForgetsPushConfigurations",
+	"a client has any number of push configurations":                     "TestPushConfigurationsAreBounded",
+	"a task has any number of push configurations":                       "TestPushConfigurationsAreBounded",
+	"a client sees the push configurations of others":                    "TestWhoSeesPushConfigurations",
+	"a closed task takes a push configuration":                           "TestATaskBeginsWithAPushConfiguration",
+	"a repeated claim gets another push configuration":                   "TestOneDelivererHasAPushConfiguration",
+	"a repeated step of a push configuration is refused":                 "TestOneDelivererHasAPushConfiguration",
+	"a receiver that fails is never given up":                            "TestPushIsGivenUp",
+	"a push configuration outlives its task":                             "TestUpdatesOfATaskAreKeptForPush",
 	"tasks of clients are not listed":                                    "TestTasksOfClients",
 	"a task of a client that has ended counts as open":                   "TestLimitsOfClients",
 	"open tasks of a client are not bounded":                             "TestLimitsOfClients",

@@ -153,6 +153,13 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 		{"leases", func() error { _, err := w.Via.Leases(w.Ctx); return err }},
 		{"list", func() error { _, err := w.Via.Tasks(w.Ctx, picket.TaskQuery{}); return err }},
 		{"client_tasks", func() error { _, err := w.Via.ClientTasks(w.Ctx, picket.ClientTaskQuery{}); return err }},
+		{"push_list", func() error { // the task is of no client
+			_, err := w.Via.PushConfigs(w.Ctx, kit.Operator, w.Task.TaskID)
+			if picket.CodeOf(err) == picket.CodeNotFound {
+				return nil
+			}
+			return err
+		}},
 		{"log", func() error { _, err := w.Via.Log(w.Ctx, w.Task.TaskID, "", "stdout", 0, 10); return err }},
 		{"reports", func() error { _, err := w.Via.Reports(w.Ctx, w.Task.TaskID); return err }},
 		{"reviews", func() error { _, err := w.Via.Reviews(w.Ctx, picket.ReviewQuery{}); return err }},

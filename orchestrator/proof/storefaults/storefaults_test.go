@@ -30,6 +30,7 @@ var allowedWhenFull = []string{"renew", "release", "fail", "expire", "expire_due
 	"adopt", "reclaim", "refused", "unwait",
 	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await",
 	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive",
+	"push_claim", "push_advance", "push_delete",
 	"bundle_commit"} // it deletes the bundle before, and its pieces are stored already
 
 // faultyStore is a node with what undisturbed runs of each case ended with.

@@ -1,0 +1,158 @@
+package a2a
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/term"
+)
+
+func newPush() *cobra.Command {
+	c := cli.CommandGroup("push", "Name the addresses to which an agent sends push notifications of a task",
+		newPushAdd(), newPushList(), newPushRemove())
+	c.Long = "A push configuration names the address to which the agent posts each change of a task. It ends with the task."
+	return c
+}
+
+func newPushAdd() *cobra.Command {
+	c := onTask("add", "Post the changes of a task to an address", func(cmd *cobra.Command, a *agent,
+		id protocol.TaskID) error {
+		format, err := term.FormatOf(cmd)
+		if err != nil {
+			return err
+		}
+		config, err := pushOf(cmd, id)
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithTimeout(cmd.Context(), callTimeout)
+		defer stop()
+		made, err := a.client.CreateTaskPushConfig(ctx, config)
+		if err != nil {
+			return a.explain(err)
+		}
+		return printPushes(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
+	})
+	f := c.Flags()
+	f.String("to", "", "the https address (required)")
+	f.String("id", "", "the id of the configuration; one that exists is replaced (default: the agent makes one)")
+	f.String("secret-env", "", "the environment variable with the token that notifications carry and are signed with")
+	f.String("scheme", "Bearer", "the HTTP authentication scheme of --credentials-env")
+	f.String("credentials-env", "", "the environment variable with the credentials that the address asks for")
+	return term.FormatFlag(c)
+}
+
+// pushOf is the configuration that the flags describe.
+func pushOf(cmd *cobra.Command, id protocol.TaskID) (*protocol.PushConfig, error) {
+	f := cmd.Flags()
+	config := &protocol.PushConfig{TaskID: id}
+	config.URL, _ = f.GetString("to")
+	config.ID, _ = f.GetString("id")
+	if config.URL == "" {
+		return nil, exit.Usagef("--to is required: the https address to which notifications are posted")
+	}
+	token, err := secretOf(cmd, "secret-env")
+	if err != nil {
+		return nil, err
+	}
+	config.Token = token
+	credentials, err := secretOf(cmd, "credentials-env")
+	if err != nil || credentials == "" {
+		return config, err
+	}
+	scheme, _ := f.GetString("scheme")
+	config.Auth = &protocol.PushAuthInfo{Scheme: scheme, Credentials: credentials}
+	return config, nil
+}
+
+// secretOf reads the environment variable that a flag names; empty: the flag is not given.
+func secretOf(cmd *cobra.Command, flag string) (string, error) {
+	name, _ := cmd.Flags().GetString(flag)
+	if name == "" {
+		return "", nil
+	}
+	if value := os.Getenv(name); value != "" {
+		return value, nil
+	}
+	return "", picket.Refuse(exit.CodeUsage, "Set the variable to the secret, and export it.",
+		"--%s: the environment variable %s is empty", flag, name)
+}
+
+func newPushList() *cobra.Command {
+	c := onTask("list", "List the push configurations of a task", func(cmd *cobra.Command, a *agent,
+		id protocol.TaskID) error {
+		format, err := term.FormatOf(cmd)
+		if err != nil {
+			return err
+		}
+		return cli.ShowOrPoll(cmd, func(ctx context.Context, w io.Writer) error {
+			ctx, stop := context.WithTimeout(ctx, callTimeout)
+			defer stop()
+			list, err := a.client.ListTaskPushConfigs(ctx, &protocol.ListTaskPushConfigRequest{TaskID: id})
+			if err != nil {
+				return a.explain(err)
+			}
+			return printPushes(w, term.NotesWriter(cmd, w), format, list)
+		})
+	})
+	c.Aliases = []string{"ls"}
+	return cli.PolledView(c)
+}
+
+func newPushRemove() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove AGENT TASK ID", Aliases: []string{"rm"}, Short: "Delete a push configuration of a task",
+		Args: cli.CheckArgs(cobra.ExactArgs(3)),
+		RunE: onAgent(func(cmd *cobra.Command, a *agent, rest []string) error {
+			ctx, stop := context.WithTimeout(cmd.Context(), callTimeout)
+			defer stop()
+			err := a.client.DeleteTaskPushConfig(ctx, &protocol.DeleteTaskPushConfigRequest{
+				TaskID: protocol.TaskID(rest[0]), ID: rest[1]})
+			if err != nil {
+				return a.explain(err)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "deleted "+term.OneLine(rest[1]))
+			return nil
+		}),
+	}
+}
+
+var pushColumns = []term.Column[*protocol.PushConfig]{
+	{Head: "ID", Cell: func(c *protocol.PushConfig) string { return term.OneLine(c.ID) }},
+	{Head: "URL", Cell: func(c *protocol.PushConfig) string { return term.OneLine(c.URL) }},
+}
+
+func printPushes(w, notes io.Writer, format string, list []*protocol.PushConfig) error {
+	if (format == "table" || format == "wide") && len(list) == 0 {
+		fmt.Fprintln(notes, "no push configurations")
+		return nil
+	}
+	raws := []jsontext.Value{}
+	for _, c := range list {
+		raw, err := stdjson.Marshal(c)
+		if err != nil {
+			return notA2A("a push configuration cannot be written as JSON: %s", excerpt(err.Error()))
+		}
+		raws = append(raws, raw)
+	}
+	if format == "json" || format == "yaml" {
+		raw, err := stdjson.Marshal(raws)
+		if err != nil {
+			return err
+		}
+		return term.PrintValue(w, format, raw)
+	}
+	return term.PrintList(w, format, list, raws, pushColumns, func(c *protocol.PushConfig) string {
+		return term.OneLine(c.ID)
+	})
+}

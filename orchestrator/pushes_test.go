@@ -1,0 +1,446 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// pushTo is a push configuration of a task with secrets.
+func pushTo(taskID, id string) picket.PushConfig {
+	return picket.PushConfig{TaskID: taskID, ID: id, URL: picket.Secret("https://hooks.test/path-" + id),
+		Token: "tok-" + picket.Secret(id), Scheme: "Bearer", Credentials: "cred-" + picket.Secret(id)}
+}
+
+// pushed submits a task of the client key_a with one push configuration.
+func (f *fixture) pushed(t *testing.T) picket.Task {
+	t.Helper()
+	task := f.submitAs(t, "key_a", clientTask("builder", "c1"))
+	f.putPush(t, pushTo(task.TaskID, "c1"))
+	return task
+}
+
+func (f *fixture) putPush(t *testing.T, c picket.PushConfig) {
+	t.Helper()
+	_, err := f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), c)
+	kit.OK(t, err)
+}
+
+// claimPush claims what is due, at once.
+func (f *fixture) claimPush(t *testing.T, claim string) picket.PushTurn {
+	t.Helper()
+	turn, err := f.TakePushTurn(f.Ctx, claim, 0)
+	kit.OK(t, err)
+	return turn
+}
+
+// step advances a configuration under a claim.
+func (f *fixture) step(turn picket.PushTurn, to int64, outcome picket.PushOutcome) (picket.PushState, error) {
+	return f.AdvancePush(f.Ctx, picket.PushStep{TaskID: turn.TaskID, ID: turn.ID, TurnID: turn.TurnID,
+		From: turn.Cursor, To: to, Outcome: outcome, Delay: time.Minute})
+}
+
+func (f *fixture) mustStep(t *testing.T, turn picket.PushTurn, to int64, outcome picket.PushOutcome,
+	want picket.PushState) {
+	t.Helper()
+	got, err := f.step(turn, to, outcome)
+	kit.OK(t, err)
+	if got != want {
+		t.Errorf("%s to %d leaves it %s, want %s", outcome, to, got, want)
+	}
+}
+
+// updates are the updates of a turn in words.
+func updates(turn picket.PushTurn) (words []string) {
+	for _, u := range turn.Updates {
+		switch {
+		case u.Emission > 0:
+			words = append(words, fmt.Sprint("emission ", u.Emission))
+		case u.Result:
+			words = append(words, "result")
+		default:
+			words = append(words, string(u.From)+" "+string(u.To))
+		}
+	}
+	return words
+}
+
+// wantNoPush expects that nothing of push configurations is left in the store.
+func (f *fixture) wantNoPush(t *testing.T) {
+	t.Helper()
+	keys, err := f.Raw.Keys(f.Ctx, "pk:{default}:*push*").Result()
+	kit.OK(t, err)
+	more, err := f.Raw.Keys(f.Ctx, "pk:{default}:updates:*").Result()
+	kit.OK(t, err)
+	for _, key := range append(keys, more...) {
+		if !strings.HasPrefix(key, "pk:{default}:push-claim:") { // which ends with its claim
+			t.Errorf("%s is left", key)
+		}
+	}
+}
+
+// A configuration is told each change of its task and each emission in order, from its creation to the end of the task.
+func TestUpdatesOfATaskAreKeptForPush(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		held := f.pushLease(t, "builder")
+		_, err := f.EmitStatus(f.Ctx, held, "", picket.StatusMessage{Message: "half"})
+		kit.OK(t, err)
+		f.putPush(t, pushTo(task.TaskID, "late"))
+		_, err = f.RequestHelp(f.Ctx, held, picket.HelpRequest{Question: "Which?", Options: []string{"a", "b"}})
+		kit.OK(t, err)
+		asked, err := f.Task(f.Ctx, task.TaskID)
+		kit.OK(t, err)
+		option := "a"
+		_, err = f.Answer(f.Ctx, kit.Operator, asked.Handoff.HandoffID, picket.AnswerRequest{Option: &option})
+		kit.OK(t, err)
+		held = f.pushLease(t, "builder")
+		_, err = f.Complete(f.Ctx, held, picket.Completion{Output: picket.RawJSON(`"x"`), Summary: "done"})
+		kit.OK(t, err)
+		want := map[string][]string{
+			"c1": {"queued leased", "emission 1", "leased handoff", "handoff queued", "queued leased", "result",
+				"leased completed"},
+			"late": {"leased handoff", "handoff queued", "queued leased", "result", "leased completed"},
+		}
+		for _, claim := range []string{"one", "two"} {
+			turn := f.claimPush(t, claim)
+			if got := updates(turn); !slices.Equal(got, want[turn.ID]) {
+				t.Errorf("%s is told %q, want %q", turn.ID, got, want[turn.ID])
+			}
+			end := len(turn.Updates) - 1
+			if last := turn.Updates[end]; last.Seq != 7 || last.At == 0 {
+				t.Errorf("the last update is %+v", last)
+			}
+			for _, u := range turn.Updates {
+				of := u.From == picket.TaskHandoff || u.To == picket.TaskHandoff
+				if of != (u.Handoff != nil) || of && (u.Handoff.Question != "Which?" || len(u.Handoff.Options) != 2 ||
+					u.Handoff.Kind != picket.HandoffQuestion || u.Handoff.HandoffID != asked.Handoff.HandoffID) {
+					t.Errorf("the hand-off of %s %s is %+v", u.From, u.To, u.Handoff)
+				}
+			}
+			if turn.URL.Reveal() != "https://hooks.test/path-"+turn.ID || turn.Token.Reveal() != "tok-"+turn.ID ||
+				turn.Credentials.Reveal() != "cred-"+turn.ID || turn.Scheme != "Bearer" || turn.Sealed {
+				t.Errorf("the turn has other secrets: %q", turn.URL.Reveal())
+			}
+			f.mustStep(t, turn, 7, picket.PushTaken, picket.PushDone)
+		}
+		f.wantNoPush(t)
+	})
+}
+
+// pushLease leases the next task of a role.
+func (f *fixture) pushLease(t *testing.T, role string) picket.LeaseCredential {
+	t.Helper()
+	return f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1", Role: role}))
+}
+
+// A late result of a superseded lease adds no update.
+func TestALateResultIsNoUpdate(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		held := f.pushLease(t, "builder")
+		_, err := f.Expire(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		before := updates(f.claimPush(t, "one"))
+		_, err = f.Complete(f.Ctx, held, picket.Completion{Output: picket.RawJSON(`"x"`), Summary: "done"})
+		if err == nil {
+			t.Error("a late result is taken")
+		}
+		_, err = f.EmitStatus(f.Ctx, held, "", picket.StatusMessage{Message: "late"})
+		if err == nil {
+			t.Error("a late emission is taken")
+		}
+		if after := updates(f.claimPush(t, "one")); !slices.Equal(before, after) {
+			t.Errorf("the updates are %q, and were %q", after, before)
+		}
+	})
+}
+
+// Only the client of a task and operators see its configurations, and nobody sees their secrets.
+func TestWhoSeesPushConfigurations(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		other := f.MustSubmit(t, picket.TaskSpec{Title: "of no client"})
+		stranger, owner := kit.WithKey("key_b"), kit.WithKey("key_a")
+		operator := picket.Caller{Actor: "key_op", Key: "key_op", Operator: true}
+		for what, id := range map[string]string{"another client's task": task.TaskID,
+			"a task of no client": other.TaskID, "no task": kit.NoTask} {
+			who := stranger
+			if id == other.TaskID {
+				who = operator
+			}
+			_, err := f.PutPushConfig(f.Ctx, who, pushTo(id, "x"))
+			_, listed := f.PushConfigs(f.Ctx, who, id)
+			_, shown := f.PushConfig(f.Ctx, who, id, "c1")
+			deleted := f.DeletePushConfig(f.Ctx, who, id, "c1")
+			for _, err := range []error{err, listed, shown, deleted} {
+				if !errors.Is(err, picket.CodeNotFound) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+		for _, who := range []picket.Caller{owner, operator} {
+			list, err := f.PushConfigs(f.Ctx, who, task.TaskID)
+			kit.OK(t, err)
+			want := picket.PushConfig{TaskID: task.TaskID, ID: "c1", URL: "https://hooks.test/path-c1",
+				Scheme: "Bearer"}
+			if len(list) != 1 || list[0] != want {
+				t.Errorf("%+v, want %+v", list, want)
+			}
+			one, err := f.PushConfig(f.Ctx, who, task.TaskID, "c1")
+			kit.OK(t, err)
+			if one != want {
+				t.Errorf("%+v, want %+v", one, want)
+			}
+		}
+		dump, err := kit.Dump(f.Ctx, f.Raw, nil)
+		kit.OK(t, err)
+		for _, secret := range []string{"path-c1", "tok-c1", "cred-c1"} {
+			if strings.Contains(dump, secret) {
+				t.Errorf("the store shows %s", secret)
+			}
+		}
+	})
+}
+
+// A task has five configurations at most, and a client a thousand. One that replaces another does not count.
+func TestPushConfigurationsAreBounded(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		for i := range picket.MaxTaskPushes - 1 {
+			f.putPush(t, pushTo(task.TaskID, fmt.Sprint("more-", i)))
+		}
+		_, err := f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), pushTo(task.TaskID, "x"))
+		kit.Refused(t, err, picket.CodeQuota)
+		f.putPush(t, pushTo(task.TaskID, "c1"))
+		kit.OK(t, f.DeletePushConfig(f.Ctx, kit.WithKey("key_a"), task.TaskID, "c1"))
+		kit.OK(t, f.DeletePushConfig(f.Ctx, kit.WithKey("key_a"), task.TaskID, "c1"))
+		for i := range picket.MaxClientPushes {
+			kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:client-pushes:key_a", kit.ZMember(1, fmt.Sprint("x", i))).Err())
+		}
+		_, err = f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), pushTo(task.TaskID, "x"))
+		kit.Refused(t, err, picket.CodeQuota)
+		spec := clientTask("builder", "c1")
+		c := pushTo("", "c1")
+		spec.Client.Push = &c
+		_, err = f.Submit(f.Ctx, kit.WithKey("key_a"), spec)
+		kit.Refused(t, err, picket.CodeQuota)
+		list, total := f.clientTasks(t, picket.ClientTaskQuery{Client: "key_a"})
+		if total != 1 {
+			t.Errorf("a refused task is stored: %v", list)
+		}
+	})
+}
+
+// A configuration that a task begins with is there in the same step, and a closed task takes none.
+func TestATaskBeginsWithAPushConfiguration(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		spec := clientTask("builder", "c1")
+		c := pushTo("", "")
+		spec.Client.Push = &c
+		task := f.submitAs(t, "key_a", spec)
+		list, err := f.PushConfigs(f.Ctx, kit.WithKey("key_a"), task.TaskID)
+		kit.OK(t, err)
+		if len(list) != 1 || !strings.HasPrefix(list[0].ID, "push-") {
+			t.Fatalf("%+v", list)
+		}
+		_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		_, err = f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), pushTo(task.TaskID, "x"))
+		kit.Refused(t, err, picket.CodeTaskClosed)
+		turn := f.claimPush(t, "one")
+		if got := updates(turn); !slices.Equal(got, []string{"queued cancelled"}) {
+			t.Errorf("told %q", got)
+		}
+		f.mustStep(t, turn, 1, picket.PushTaken, picket.PushDone)
+		f.wantNoPush(t)
+	})
+}
+
+// One deliverer has a configuration at a time, and a claim that is over changes nothing.
+func TestOneDelivererHasAPushConfiguration(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		f.pushLease(t, "builder")
+		turn := f.claimPush(t, "one")
+		if again := f.claimPush(t, "one"); again.ID != "c1" {
+			t.Error("the same claim gets nothing")
+		}
+		if second := f.claimPush(t, "two"); second.ID != "" {
+			t.Error("two deliverers have it")
+		}
+		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		f.mustStep(t, turn, 1, picket.PushTaken, picket.PushMore)
+		f.mustStep(t, turn, 1, picket.PushTaken, picket.PushMore) // the same step again
+		f.JumpStoreTime(t, picket.PushTurnTTL+time.Second)
+		other := f.claimPush(t, "two")
+		if got := updates(other); !slices.Equal(got, []string{"leased cancelled"}) || other.Cursor != 1 {
+			t.Errorf("the next deliverer gets %q from %d", got, other.Cursor)
+		}
+		turn.Cursor = 1
+		_, err = f.step(turn, 2, picket.PushTaken)
+		kit.Refused(t, err, picket.CodeStateConflict)
+		f.mustStep(t, other, 1, picket.PushReleased, picket.PushIdle)
+		third := f.claimPush(t, "three")
+		f.endsPush(t, third)
+	})
+}
+
+// endsPush delivers the end of a task, after which the configuration is gone.
+func (f *fixture) endsPush(t *testing.T, turn picket.PushTurn) {
+	t.Helper()
+	f.mustStep(t, turn, 2, picket.PushTaken, picket.PushDone)
+	_, err := f.step(turn, 2, picket.PushTaken)
+	kit.Refused(t, err, picket.CodeNotFound)
+}
+
+// A configuration that replaces another goes on where that one was, at once, and the claim of the deliverer is over.
+func TestAPushConfigurationIsReplaced(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		f.pushLease(t, "builder")
+		turn := f.claimPush(t, "one")
+		f.mustStep(t, turn, 0, picket.PushFailed, picket.PushIdle)
+		if got := f.claimPush(t, "two"); got.ID != "" {
+			t.Error("it does not wait after a failure")
+		}
+		c := pushTo(task.TaskID, "c1")
+		c.URL, c.Token = "https://other.test/", ""
+		f.putPush(t, c)
+		next := f.claimPush(t, "three")
+		if next.URL != c.URL || next.Token != "" || next.Cursor != 0 || next.Failures != 0 || next.Name != turn.Name {
+			t.Errorf("%+v", next)
+		}
+		f.putPush(t, c)
+		_, err := f.step(next, 1, picket.PushTaken)
+		kit.Refused(t, err, picket.CodeStateConflict)
+		last := f.claimPush(t, "four")
+		f.mustStep(t, last, 1, picket.PushTaken, picket.PushIdle)
+		f.putPush(t, c)
+		if got := f.claimPush(t, "five"); got.ID != "" {
+			t.Error("it is due though it has sent all")
+		}
+	})
+}
+
+// A deliverer that waits is told when a configuration becomes due.
+func TestADelivererWaitsForPush(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.pushed(t)
+		ctx, cancel := context.WithTimeout(f.Ctx, 20*time.Second)
+		defer cancel()
+		got := make(chan picket.PushTurn, 1)
+		go func() {
+			turn, err := f.TakePushTurn(ctx, "one", time.Minute)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- turn
+		}()
+		f.pushLease(t, "builder")
+		if turn := <-got; turn.ID != "c1" {
+			t.Errorf("%+v", turn)
+		}
+	})
+}
+
+// A receiver that fails for a day is given up, as is one that is gone, and a deleted configuration sends no more.
+func TestPushIsGivenUp(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		f.pushLease(t, "builder")
+		for n := range 20 {
+			state := picket.PushIdle
+			if n == 19 {
+				f.JumpStoreTime(t, 24*time.Hour)
+				state = picket.PushGivenUp
+			}
+			turn := f.claimPush(t, fmt.Sprint("claim-", n))
+			if turn.Failures != n {
+				t.Fatalf("%d failures, want %d", turn.Failures, n)
+			}
+			f.mustStep(t, turn, 0, picket.PushFailed, state)
+			f.JumpStoreTime(t, time.Minute+time.Second)
+		}
+		f.wantNoPush(t)
+		f.putPush(t, pushTo(task.TaskID, "c2"))
+		f.putPush(t, pushTo(task.TaskID, "c3"))
+		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		turn := f.claimPush(t, "gone")
+		f.mustStep(t, turn, 0, picket.PushGone, picket.PushGivenUp)
+		last := f.claimPush(t, "deleted")
+		kit.OK(t, f.DeletePushConfig(f.Ctx, kit.WithKey("key_a"), task.TaskID, last.ID))
+		_, err = f.step(last, 1, picket.PushTaken)
+		kit.Refused(t, err, picket.CodeNotFound)
+		f.wantNoPush(t)
+	})
+}
+
+// Retention deletes the configurations of a task with it.
+func TestRetentionForgetsPushConfigurations(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.pushed(t)
+		_, err := f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
+		kit.OK(t, err)
+		f.JumpStoreTime(t, 2*time.Hour)
+		_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Hour}, 100)
+		kit.OK(t, err)
+		_, err = f.Task(f.Ctx, task.TaskID)
+		kit.Refused(t, err, picket.CodeNotFound)
+		f.wantNoPush(t)
+		if n, err := f.Raw.Exists(f.Ctx, "pk:{default}:task:"+task.TaskID).Result(); err != nil || n != 0 {
+			t.Errorf("the record of the task is back: %d %v", n, err)
+		}
+	})
+}
+
+// Nothing that a client sends gets a line into a header, and each bound has an error that repeats none of it.
+func TestHostilePushConfigurations(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.submitAs(t, "key_a", clientTask("builder", "c1"))
+		for what, change := range map[string]func(c *picket.PushConfig){
+			"no URL":               func(c *picket.PushConfig) { c.URL = "" },
+			"a URL with a line":    func(c *picket.PushConfig) { c.URL = "https://hooks.test/\r\nX-Evil: s3cr3t" },
+			"a file":               func(c *picket.PushConfig) { c.URL = "file:///s3cr3t" },
+			"gopher":               func(c *picket.PushConfig) { c.URL = "gopher://hooks.test/s3cr3t" },
+			"no host":              func(c *picket.PushConfig) { c.URL = "https:///s3cr3t" },
+			"a password":           func(c *picket.PushConfig) { c.URL = "https://s3cr3t:s3cr3t@hooks.test/" },
+			"a fragment":           func(c *picket.PushConfig) { c.URL = "https://hooks.test/#s3cr3t" },
+			"a long URL":           func(c *picket.PushConfig) { c.URL += picket.Secret(strings.Repeat("s3cr3t", 400)) },
+			"a token with a line":  func(c *picket.PushConfig) { c.Token = "s3cr3t\r\nX-Evil: 1" },
+			"a token with a zero":  func(c *picket.PushConfig) { c.Token = "s3cr3t\x00" },
+			"a token of umlauts":   func(c *picket.PushConfig) { c.Token = "s3cr3tä" },
+			"a token and a blank":  func(c *picket.PushConfig) { c.Token = "s3cr3t " },
+			"a long token":         func(c *picket.PushConfig) { c.Token = picket.Secret(strings.Repeat("s3cr3t", 200)) },
+			"a scheme with a line": func(c *picket.PushConfig) { c.Scheme = "Bearer\nX: s3cr3t" },
+			"a scheme of two":      func(c *picket.PushConfig) { c.Scheme = "Bearer s3cr3t" },
+			"no scheme":            func(c *picket.PushConfig) { c.Scheme = "" },
+			"long credentials": func(c *picket.PushConfig) {
+				c.Credentials = picket.Secret(strings.Repeat("s3cr3t", 800))
+			},
+			"credentials with a line": func(c *picket.PushConfig) { c.Credentials = "s3cr3t\nX: 1" },
+			"an id with a blank":      func(c *picket.PushConfig) { c.ID = "s3cr3t b" },
+			"an id with a slash":      func(c *picket.PushConfig) { c.ID = "s3cr3t/b" },
+			"an id of dots":           func(c *picket.PushConfig) { c.ID = ".." },
+			"a long id":               func(c *picket.PushConfig) { c.ID = strings.Repeat("s3cr3t", 30) },
+		} {
+			c := pushTo(task.TaskID, "c1")
+			change(&c)
+			_, err := f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), c)
+			kit.Refused(t, err, picket.CodeValidation)
+			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%s: the error repeats it: %v", what, err)
+			}
+		}
+		f.wantNoPush(t)
+	})
+}
