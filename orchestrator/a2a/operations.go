@@ -108,8 +108,11 @@ func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest) (
 	if req.Message.TaskID != "" {
 		return x.continueTask(ctx, req)
 	}
-	return x.submitAs(ctx, pool, req.Message, submission{messageID: req.Message.ID,
-		outputModes: sendConfig(req).AcceptedOutputModes})
+	s := submission{messageID: req.Message.ID, outputModes: sendConfig(req).AcceptedOutputModes}
+	if pool.ReusedMessageIDs {
+		s.messageID = ""
+	}
+	return x.submitAs(ctx, pool, req.Message, s)
 }
 
 // poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
