@@ -157,7 +157,7 @@ func TestA2A(t *testing.T) {
 
 // a2aNotRun are the rules that this server cannot be held against.
 var a2aNotRun = []string{"3.1.2/message-only", "3.1.7/creates", "3.1.8/gets", "3.1.9/lists", "3.1.10/deletes",
-	"3.1.11/card", "3.3.4/streaming", "3.3.4/extension", "3.6.2/empty", "4.1.3/rejected", "4.3.3/payload",
+	"3.1.11/card", "3.3.4/streaming", "3.3.4/extension", "3.6.2/empty", "4.3.3/payload",
 	"13.3/extended-card-key"}
 
 // TestA2AOfTheServer holds the endpoint of the server itself against the rules about the work of an agent.

@@ -32,9 +32,8 @@ var Script = []Step{
 		asks(picket.HelpRequest{Question: "What else is needed?"})},
 	{"tck-auth-required", "asks for an approval, and completes the task after it",
 		asks(picket.HelpRequest{Question: "May this be done?", Kind: picket.HandoffApproval})},
-	{"tck-reject-task", "gives the task up for good", func(r *run, ctx context.Context) error {
-		_, err := r.Fail(ctx, "rejected", false)
-		return err
+	{"tck-reject-task", "rejects the task", func(r *run, ctx context.Context) error {
+		return r.Tool(ctx, "mark_failed", map[string]any{"reason": "rejected", "class": picket.ExitRejected}, nil)
 	}},
 	{"tck-stream-001", "works for a tenth of the delay, then completes the task with a text part",
 		later(0.1, completes(`{"parts":[{"text":"Stream hello from TCK"}]}`))},
