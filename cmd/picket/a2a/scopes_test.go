@@ -7,8 +7,8 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 )
 
-// The card of an agent can be read whichever form the scopes of its security requirements have. What is no card is
-// left to the reader of cards.
+// The card of an agent can be read whichever form the scopes of its security requirements have. Anything else is left
+// to the reader of cards.
 func TestTheScopesOfACardAreReadInEachForm(t *testing.T) {
 	for _, scopes := range []string{`{"list":["read"]}`, `["read"]`} {
 		card, err := agentcard.DefaultCardParser(bareScopes([]byte(`{"name":"x","skills":[{"id":"s",
@@ -17,14 +17,15 @@ func TestTheScopesOfACardAreReadInEachForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(card.SecurityRequirements) != 2 || !slices.Equal(card.SecurityRequirements[0]["oauth"], []string{"read"}) {
-			t.Errorf("%s: the card requires %v", scopes, card.SecurityRequirements)
+		required, ofSkill := card.SecurityRequirements, card.Skills[0].SecurityRequirements
+		if len(required) != 2 || !slices.Equal(required[0]["oauth"], []string{"read"}) {
+			t.Errorf("%s: the card requires %v", scopes, required)
 		}
-		if _, key := card.SecurityRequirements[1]["key"]; !key {
-			t.Errorf("%s: the second way is %v", scopes, card.SecurityRequirements[1])
+		if _, key := required[1]["key"]; !key {
+			t.Errorf("%s: the second way is %v", scopes, required[1])
 		}
-		if own := card.Skills[0].SecurityRequirements; len(own) != 1 || !slices.Equal(own[0]["oauth"], []string{"read"}) {
-			t.Errorf("%s: the skill requires %v", scopes, own)
+		if len(ofSkill) != 1 || !slices.Equal(ofSkill[0]["oauth"], []string{"read"}) {
+			t.Errorf("%s: the skill requires %v", scopes, ofSkill)
 		}
 	}
 	for _, other := range []string{``, `[`, `[]`, `"x"`, `null`, `{"securityRequirements":3,"skills":{"a":1}}`,
