@@ -198,11 +198,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
-	if errors.Is(err, picket.CodeBudgetExceeded) { // without the sums of the installation
-		err = picket.Refuse(picket.CodeBudgetExceeded, "Send the message again later.",
-			"there is no money for the task at present").WithCause(err)
-	}
-	return t, err
+	return t, s.refusal(err)
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read.

@@ -72,6 +72,25 @@ func TestAMessageToATaskCountsOnce(t *testing.T) {
 	})
 }
 
+// Two messages with one id are told apart by their content: the second one is refused, and the client is told why.
+func TestAMessageIDNamesOneMessage(t *testing.T) {
+	f := onMemory(t)
+	send := func(text string) string {
+		return f.rawRPC(f.client, "SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"`+text+
+			`"}]},"configuration":{"returnImmediately":true}}`)
+	}
+	if body := send("one"); !strings.Contains(body, `"result"`) {
+		t.Fatal(body)
+	}
+	body := send("two")
+	for _, part := range []string{"-32602", "another message was sent with this messageId before",
+		"Give each message an id of its own.", `"field":"/message/messageId"`} {
+		if !strings.Contains(body, part) {
+			t.Errorf("%s is not in %s", part, body)
+		}
+	}
+}
+
 // In a pool whose clients reuse the ids of messages, each message without a task is a new task. A message to a task
 // still counts once.
 func TestClientsMayReuseTheIDsOfMessages(t *testing.T) {
