@@ -16,10 +16,10 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... ./cmd/scripted-worker/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc a2adoc soak agents conformance-mcp fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc a2adoc soak agents conformance-mcp conformance-a2a-js fuzz lint fmt demo clean
 
 help: ## show the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' Makefile
 
 up: build redis ## build picket, get redis-server where possible, start picket
 	@exec ./bin/picket up
@@ -110,6 +110,15 @@ conformance-mcp: ## the public MCP suite against /mcp and through the gateway, f
 	npm install --prefix "$$dir" --no-audit --no-fund --loglevel=error $(MCP_SUITE) >&2; \
 	PICKET_MCP_SUITE="$$dir" $(GO) test -count=1 -timeout 9m -run '^TestMCPConformance' -v ./toolproxy
 
+A2A_JS ?= @a2a-js/sdk@1.3.0 jose@6.2.18
+
+conformance-a2a-js: redis ## an A2A endpoint with the official SDK for JavaScript, from npm into a temporary folder
+	@command -v npm >/dev/null || { echo "conformance-a2a-js: skipped, npm is not on PATH" >&2; exit 0; }; \
+	npm ping --loglevel=silent >/dev/null 2>&1 || { echo "conformance-a2a-js: skipped, the package registry cannot be reached" >&2; exit 0; }; \
+	dir="$$(mktemp -d)"; trap 'rm -rf "$$dir"' EXIT; \
+	npm install --prefix "$$dir" --no-audit --no-fund --loglevel=error $(A2A_JS) >&2; \
+	PICKET_A2A_JS="$$dir" $(GO) test -count=1 -timeout 5m -run '^TestA2AJavaScript$$' -v ./internal/e2e
+
 UPDATE ?=
 frozen: redis ## compare everything others can observe with its golden files (UPDATE=1 writes them)
 	$(GO) test -count=1 ./internal/frozen $(if $(UPDATE),-update)
@@ -135,7 +144,7 @@ lint: ## gofmt, vet, staticcheck; builds for macOS, the adapter also for Windows
 fmt: ## gofmt every file
 	gofmt -w .
 
-demo: build redis ## the whole story in some ten seconds: work, crash, zombie, budget, hand-off, notice, wake, review, console
+demo: build redis ## the whole story in some ten seconds: work, crash, zombie, budget, hand-off, notice, wake, A2A client, review, console
 	@exec ./bin/picket demo all
 
 bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then docs/benchmarks.md

@@ -222,6 +222,9 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 	if err != nil {
 		return err
 	}
+	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, all.proxyURL()); err != nil {
+		return err
+	}
 	if h.orchestrator {
 		if err := h.mirrorPolicies(ctx, group, store); err != nil {
 			return err
@@ -230,6 +233,7 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 		parts.console, err = console.New(console.Config{
 			Backend:      consoleBackend(store),
 			Stream:       consoleStream(parts.control, store),
+			Endpoints:    shownEndpoints(parts.endpoints, h.cfg.A2A.PublicCards),
 			Log:          h.log,
 			AllowedHosts: h.hosts(),
 			PublicURL:    h.cfg.PublicURL,
@@ -238,9 +242,6 @@ func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestr
 		if err != nil {
 			return err
 		}
-	}
-	if parts.endpoints, err = h.newEndpoints(store, parts.control, rates, all.proxyURL()); err != nil {
-		return err
 	}
 	if h.toolproxy {
 		env, calls := processEnv(h.log), tracer.NewCalls(taskLookup(store))
@@ -397,7 +398,7 @@ func consoleBackend(store *orchestrator.Store) func(string) *console.Backend {
 		return &console.Backend{
 			Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e,
 			Agents: e, Leases: e, Budgets: e, Events: e, Pause: e, Messages: e,
-			Sessions: e, Policies: e,
+			Sessions: e, Policies: e, Endpoints: e,
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/picket-dev/picket/adapter/agents"
@@ -11,6 +12,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/orchestrator/api"
+	"github.com/picket-dev/picket/orchestrator/console"
 )
 
 // newEndpoints makes the A2A endpoints of the pools in the settings, nil if there are none. own is the URL at which
@@ -46,6 +48,29 @@ func (h serverProcess) newEndpoints(store *orchestrator.Store, control *api.API,
 		cfg.Pools = append(cfg.Pools, pool)
 	}
 	return a2a.New(cfg)
+}
+
+// shownEndpoints are the endpoints of a namespace as the console shows them, nil if there are none.
+func shownEndpoints(s *a2a.Server, publicCards bool) func(context.Context, string) (*console.Endpoints, error) {
+	if s == nil {
+		return nil
+	}
+	return func(ctx context.Context, namespace string) (*console.Endpoints, error) {
+		orchestrator, pools, err := s.Endpoints(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		all := &console.Endpoints{URL: orchestrator, PublicCards: publicCards}
+		for _, p := range pools {
+			shown := console.PoolEndpoint{Role: p.Role, Name: p.Name, Description: p.Description, URL: p.URL,
+				MaxQueue: p.MaxQueue, Reviewed: p.Reviewed, Budget: p.Budget}
+			for _, skill := range p.Skills {
+				shown.Skills = append(shown.Skills, console.EndpointSkill(skill))
+			}
+			all.Pools = append(all.Pools, shown)
+		}
+		return all, nil
+	}
 }
 
 // endpointPool is a pool of the settings as its endpoint takes it.

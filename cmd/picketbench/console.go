@@ -97,7 +97,7 @@ func openConsole(ctx context.Context, p plan, tasks int) (s *consoleSide, err er
 	}
 	backend := &console.Backend{Logins: engine, Stats: engine, Handoffs: engine, Reviews: engine, Tasks: engine,
 		Changes: engine, Agents: engine, Leases: engine, Budgets: engine, Events: engine, Pause: engine,
-		Messages: engine, Sessions: engine, Policies: engine}
+		Messages: engine, Sessions: engine, Policies: engine, Endpoints: engine}
 	c, err := console.New(console.Config{Backend: func(string) *console.Backend { return backend }, Stream: noStream})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ func scenarios() []scenario {
 		{"hostdeath", hostdeathText, hostdeath},
 		{"mcpcall", mcpcallText, mcpcall},
 		{"console", consoleText, consoles},
+		{"a2a", a2aText, subscribers},
 		{"scripts", scriptsText, scripts},
 	}
 }

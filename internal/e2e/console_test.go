@@ -9,7 +9,7 @@ import (
 // People at the console, each in a browser of their own, at one server full of
 // what agents have planted. Whatever they do, no planted script may run.
 func TestConsole(t *testing.T) {
-	s := newConsoleFixture(t, planted)
+	s := newConsoleFixture(t, planted, endpointSettings)
 	watcher := s.w.browse(t)
 	watcher.signIn("/console/")
 	watcher.live()

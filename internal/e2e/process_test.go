@@ -43,13 +43,14 @@ func (w *testEnv) start(name string, args ...string) *process {
 
 func binary() string { return filepath.Join(suiteDir, "bin", "picket") }
 
+// launch starts any program like that. What cmd.Env has is added to the environment of all.
 func (w *testEnv) launch(name string, cmd *exec.Cmd) *process {
 	w.t.Helper()
 	p := &process{t: w.t, name: name, cmd: cmd, done: make(chan struct{})}
 	w.count++
 	p.out = newLines(w.t, w.path("out", fmt.Sprintf("%02d-%s.stdout", w.count, name)))
 	p.err = newLines(w.t, w.path("out", fmt.Sprintf("%02d-%s.stderr", w.count, name)))
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env, p.out, p.err
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, slices.Concat(w.env, cmd.Env), p.out, p.err
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // an orphan may hold the pipes for longer
 	start := cmd.Start

@@ -31,6 +31,7 @@ func (s *consoleFixture) pages() map[string]string {
 		"task-subtask":      "/console/tasks/" + s.child,
 		"task-log":          "/console/tasks/" + s.running + "/log",
 		"agents":            "/console/agents",
+		"endpoints":         "/console/endpoints",
 		"agent":             "/console/agents/" + s.agent,
 		"sessions":          "/console/sessions",
 		"session":           s.session.path(),
@@ -59,20 +60,23 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		t.Skip("make screenshots takes them")
 	}
-	s := newConsoleFixture(t, asWritten)
-	empty := s.w.browse(t)
+	s := newConsoleFixture(t, asWritten, endpointSettings)
+	bare := newSerialTestEnv(t) // has no settings
+	bare.up()
+	empty := bare.browse(t)
 	empty.signIn("/console/")
 	for name, path := range map[string]string{
-		"overview": "/console/",
-		"handoffs": "/console/handoffs",
-		"reviews":  "/console/reviews",
-		"tasks":    "/console/tasks",
-		"agents":   "/console/agents",
-		"sessions": "/console/sessions",
-		"policies": "/console/policies",
-		"leases":   "/console/leases",
-		"budgets":  "/console/budgets",
-		"spending": "/console/spending",
+		"overview":  "/console/",
+		"handoffs":  "/console/handoffs",
+		"reviews":   "/console/reviews",
+		"tasks":     "/console/tasks",
+		"agents":    "/console/agents",
+		"endpoints": "/console/endpoints",
+		"sessions":  "/console/sessions",
+		"policies":  "/console/policies",
+		"leases":    "/console/leases",
+		"budgets":   "/console/budgets",
+		"spending":  "/console/spending",
 	} {
 		empty.open(path)
 		empty.shoot(filepath.Join(dir, "empty-"+name+"-light.png"))

@@ -183,6 +183,17 @@ func (b *tab) text(selector string) string {
 	return text
 }
 
+// texts is what each of the elements shows.
+func (b *tab) texts(selector string) []string {
+	b.t.Helper()
+	all, err := eval[[]string](b,
+		fmt.Sprintf(`[...document.querySelectorAll(%s)].map(e => e.textContent)`, strconv.Quote(selector)))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}
+
 // where describes the page for a message.
 func (b *tab) where() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)

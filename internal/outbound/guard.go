@@ -27,6 +27,9 @@ type Config struct {
 	// AllowAllPublic says that Allow opens what is inside and limits nothing: every public
 	// address may be called beside it. Defaults to false.
 	AllowAllPublic bool
+	// Inside lists what may be called although its address is not public, beside Allow: host, *.domain, host:port,
+	// an address, or a network such as 10.0.0.0/8. An entry without a port opens every port. Defaults to nothing.
+	Inside []string
 	// Setting is the key of picket.yaml that Allow comes from, for remedies.
 	// Required.
 	Setting string
@@ -40,8 +43,9 @@ type Config struct {
 // it is dialled, because the owner of a name can let it point to any address, and to
 // another one the next time.
 type Guard struct {
-	cfg   Config
-	allow []destination // empty: every public address
+	cfg    Config
+	allow  []destination // empty: every public address
+	inside []destination
 }
 
 // destination is an entry of the allow-list.
@@ -50,6 +54,7 @@ type destination struct {
 	subdomains bool   // *.host: names below it
 	port       string // "" for any; with a port, an address inside is allowed, too
 	ip         netip.Addr
+	network    netip.Prefix // of Config.Inside
 }
 
 // New reads the allow-list; an entry that names no destination is
@@ -71,7 +76,29 @@ func New(cfg Config) (Guard, error) {
 		}
 		g.allow = append(g.allow, d)
 	}
+	for _, text := range cfg.Inside {
+		d, err := parseInside(text)
+		if err != nil {
+			return g, err
+		}
+		g.inside = append(g.inside, d)
+	}
 	return g, nil
+}
+
+// parseInside reads an entry of Config.Inside.
+func parseInside(text string) (d destination, err error) {
+	if network, err := netip.ParsePrefix(text); err == nil {
+		return destination{network: network.Masked()}, nil
+	}
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Is6() {
+		text = "[" + text + "]"
+	}
+	if d, err = parseDestination(text); err == nil && d.host != "*" {
+		return d, nil
+	}
+	return d, picket.Invalid("allow", "Write a host, host:port, an address, or a network such as 10.0.0.0/8.",
+		"%q is neither a host nor a network", text)
 }
 
 func parseDestination(text string) (d destination, err error) {
@@ -182,7 +209,33 @@ func (g Guard) checkAddress(host, port, dialled string) error {
 			return nil
 		}
 	}
+	for _, d := range g.inside {
+		if d.opens(host, port, ip) {
+			return nil
+		}
+	}
 	return g.refuse(net.JoinHostPort(host, port), "it leads inside, to an address that is not public")
+}
+
+// NamedInside reports whether the host of a URL, as it is written, is one that Config.Inside names.
+func (g Guard) NamedInside(u *url.URL) bool {
+	host := CanonicalHost(u.Hostname())
+	ip, _ := netip.ParseAddr(host)
+	for _, d := range g.inside {
+		if d.network.IsValid() && d.network.Contains(ip.Unmap()) || d.host != "" && d.covers(host, PortOf(u)) {
+			return true
+		}
+	}
+	return false
+}
+
+// opens reports whether an entry of Config.Inside lets host and port lead to an address. Where clouds keep their
+// credentials, only an entry with the address itself does.
+func (d destination) opens(host, port string, ip netip.Addr) bool {
+	if d.network.IsValid() {
+		return d.network.Contains(ip) && (!isSpecial(ip) || d.network.IsSingleIP())
+	}
+	return d.covers(host, port) && (d.ip.IsValid() || !isSpecial(ip))
 }
 
 func (g Guard) refuse(where, why string) error {

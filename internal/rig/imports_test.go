@@ -76,8 +76,11 @@ var mayImport = map[string][]string{
 	"orchestrator/api": {"picket", "budget", "orchestrator", "orchestrator/store", "internal/sse", "internal/web",
 		"docs", "github.com/labstack/echo/v4/...", "github.com/prometheus/client_golang/...",
 		"github.com/go-json-experiment/json/..."},
-	"orchestrator/console": {"internal/text", "picket", "budget", "internal/web", "github.com/labstack/echo/v4/...",
+	"orchestrator/console": {"internal/text", "picket", "budget", "internal/web", "orchestrator/console/assets",
+		"orchestrator/console/attempts", "github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/...", "github.com/aymanbagabas/go-udiff"},
+	"orchestrator/console/assets":   {"picket", "github.com/labstack/echo/v4/..."},
+	"orchestrator/console/attempts": nil,
 	"toolproxy": {"picket", "budget", "internal/seal", "internal/web", "internal/outbound",
 		"github.com/labstack/echo/v4/...",
 		"github.com/go-json-experiment/json/..."},
@@ -128,9 +131,9 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with a server, and executes picket
 	"internal/agenttoagent": {"docs", "picket", "internal/conformance", "internal/scriptedworker", "internal/sse",
 		"github.com/go-json-experiment/json/..."}, // speaks HTTP with any server
-	"internal/scriptedworker": {"picket", "adapter", "client"}, // a worker without a model
-	"internal/frozen":         nil,                             // golden files of all that others can observe
-	"internal/e2e":            nil,                             // tests of the binary alone
+	"internal/scriptedworker": {"picket", "adapter", "client"},         // a worker without a model
+	"internal/frozen":         nil,                                     // golden files of all that others can observe
+	"internal/e2e":            {"github.com/a2aproject/a2a-go/v2/..."}, // tests of the binary alone
 	"internal/rig":            anyImport,
 	"internal/rig/contract":   {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/moves":      {"picket"}, // the legal moves, against which everything is tested
@@ -156,15 +159,17 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/agentsession": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/a2a": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
-		"internal/text", "internal/unixsocket", "github.com/a2aproject/a2a-go/v2/...", "github.com/spf13/cobra",
-		"github.com/go-json-experiment/json/..."},
+	"cmd/picket/a2a": {"picket", "budget", "client", "adapter", "adapter/process",
+		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+		"internal/files", "internal/outbound", "internal/text", "internal/unixsocket",
+		"github.com/a2aproject/a2a-go/v2/...", "github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/sessions",
-		"adapter/workspace",
+		"adapter/workspace", "cmd/picket/a2a",
 		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/tracing",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/doctor": {"picket", "budget", "adapter/agents", "adapter/process",
-		"internal/devredis", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
+		"internal/devredis", "cmd/picket/a2a", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit",
+		"cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/demo": {"picket", "budget", "adapter/process", "internal/text",
 		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",

@@ -2,9 +2,13 @@ package a2a_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -160,6 +164,68 @@ func TestARingOfPeersComesToAnEnd(t *testing.T) {
 		}
 		if granted != 1_000_000_000 {
 			t.Errorf("the ring has %d nano-dollars, its root had 1,000,000,000", granted)
+		}
+	})
+}
+
+// Ten agents give each other work and all spend what they can get, several requests at a time. Together they spend no
+// more than the envelope of the root.
+func TestTenAgentsSpendWithinTheRoot(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		root, price := budget.Money(1e9), budget.Money(3e8)
+		_, err := f.Submit(t.Context(), operator, picket.TaskSpec{Title: "root", Role: "builder",
+			BudgetEnvelope: &budget.Envelope{Tokens: 1_000_000, USD: root}})
+		must(t, err)
+		var spent atomic.Int64
+		work := func(token string, held picket.LeaseCredential) {
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() { // refused when nothing is left
+					_, _ = f.peer(t, token).SendMessage(t.Context(), atOnce(send("your turn")))
+				})
+			}
+			for range 3 {
+				all.Go(func() {
+					r, err := f.Reserve(t.Context(), held, picket.CallRequest{
+						CallID:       "r" + rand.Text(),
+						Nonce:        rand.Text(),
+						Tool:         "http_request",
+						Reserve:      budget.Envelope{USD: price},
+						PriceVersion: "v1",
+						Effects:      picket.EffectsNone,
+						TimeoutMs:    60_000,
+					})
+					if err != nil {
+						return
+					}
+					if _, err := f.Settle(t.Context(), picket.Settlement{
+						CallID:  r.CallID,
+						TaskID:  r.TaskID,
+						Nonce:   r.Nonce,
+						Outcome: picket.CallDone,
+						Cost:    budget.Envelope{USD: price},
+					}); err != nil {
+						t.Error(err)
+					}
+					spent.Add(int64(price))
+				})
+			}
+			all.Wait()
+		}
+		for turn := range 30 {
+			leases, err := f.Acquire(t.Context(), operator, picket.AcquireRequest{Role: "builder",
+				AgentID: fmt.Sprint("agent-", turn%10)})
+			must(t, err)
+			if len(leases) == 0 {
+				break
+			}
+			token := leases[0].LeaseToken.Reveal()
+			held, err := rig.Sealer().OpenLeaseToken(token)
+			must(t, err)
+			work(token, held)
+		}
+		if got := spent.Load(); got == 0 || got > int64(root) {
+			t.Errorf("ten agents spent %d nano-dollars, their root had %d", got, root)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -183,4 +184,25 @@ func TestPublicCardsHideAgents(t *testing.T) {
 	if res.StatusCode != 200 {
 		t.Errorf("with a key: %d", res.StatusCode)
 	}
+}
+
+// A client sees what its own task has spent, which another Picket books.
+func TestAClientSeesWhatItsTaskHasSpent(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.onBothBindings(t, func(t *testing.T, own *a2aclient.Client) {
+			task := sendTo(t, own, atOnce(send("work")))
+			held := f.lease(t)
+			_, err := f.ReportUsage(t.Context(), held,
+				picket.UsageReport{Source: "claude", Session: "s", Tokens: 12, USD: 20_000_000})
+			must(t, err)
+			now, err := own.GetTask(t.Context(), &protocol.GetTaskRequest{ID: task.ID})
+			must(t, err)
+			raw, err := stdjson.Marshal(now.Metadata["picket"])
+			must(t, err)
+			if !strings.Contains(string(raw), `"spent":{"tokens":12,"usd":0.02}`) {
+				t.Errorf("the metadata is %s", raw)
+			}
+			f.complete(t, held, `"done"`)
+		})
+	})
 }

@@ -9,6 +9,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // metadataKey is the one member of Task.metadata that is ours.
@@ -21,6 +22,8 @@ type taskMetadata struct {
 	FencingToken   int64            `json:"fencingToken"`
 	LeaseExpiresAt picket.Instant   `json:"leaseExpiresAt"`
 	HandoffID      *string          `json:"handoffId"`
+	// Spent is what the task itself has spent, without its subtasks. Another Picket books it.
+	Spent budget.Envelope `json:"spent"`
 }
 
 // stateOf is the state of a task for its client, who can do nothing about a review or an escalation.
@@ -114,6 +117,7 @@ func metadataOf(t picket.Task) taskMetadata {
 		Attempt:        t.Attempts,
 		FencingToken:   t.FencingToken,
 		LeaseExpiresAt: t.LeaseExpiresAt,
+		Spent:          t.Spent,
 	}
 	if t.State == picket.TaskHandoff && t.Handoff != nil {
 		m.HandoffID = &t.Handoff.HandoffID

@@ -11,20 +11,21 @@ import (
 // Backend is what the console asks of the engine of a namespace: a small interface
 // for each group of pages. *orchestrator.Engine has the methods of all of them.
 type Backend struct {
-	Logins   LoginBackend
-	Stats    StatsBackend
-	Handoffs HandoffBackend
-	Reviews  ReviewBackend
-	Tasks    TaskBackend
-	Changes  TaskChanger
-	Agents   AgentBackend
-	Leases   LeaseBackend
-	Budgets  BudgetBackend
-	Events   EventBackend
-	Pause    PauseBackend
-	Messages MessageBackend
-	Sessions SessionBackend
-	Policies PolicyBackend
+	Logins    LoginBackend
+	Stats     StatsBackend
+	Handoffs  HandoffBackend
+	Reviews   ReviewBackend
+	Tasks     TaskBackend
+	Changes   TaskChanger
+	Agents    AgentBackend
+	Leases    LeaseBackend
+	Budgets   BudgetBackend
+	Events    EventBackend
+	Pause     PauseBackend
+	Messages  MessageBackend
+	Sessions  SessionBackend
+	Policies  PolicyBackend
+	Endpoints EndpointBackend
 }
 
 // MessageBackend shows conversations and sends messages of people.
@@ -124,6 +125,11 @@ type AgentBackend interface {
 		change picket.AgentStatusChange) (picket.Agent, error)
 	CommandAgent(ctx context.Context, by picket.Caller, agentID string,
 		c picket.AgentCommand) (commandID string, err error)
+}
+
+// EndpointBackend lists the tasks that clients have submitted at endpoints.
+type EndpointBackend interface {
+	ClientTasks(ctx context.Context, q picket.ClientTaskQuery) (picket.ClientTaskPage, error)
 }
 
 // LeaseBackend lists live leases.

@@ -7,6 +7,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"html/template"
 	"log/slog"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
+	"github.com/picket-dev/picket/orchestrator/console/assets"
+	"github.com/picket-dev/picket/orchestrator/console/attempts"
 )
 
 // Config is what the console needs.
@@ -28,6 +31,8 @@ type Config struct {
 	// Stream answers with the events of the namespace of the reader, as the API
 	// does. It calls admit repeatedly to check whether the reader may go on. Required.
 	Stream func(c echo.Context, who picket.Principal, admit func() error) error
+	// Endpoints are the A2A endpoints of a namespace, nil if it has none. Defaults to no endpoints.
+	Endpoints func(ctx context.Context, namespace string) (*Endpoints, error)
 	// Log. Defaults to discarding.
 	Log *slog.Logger
 	// AllowedHosts are the names accepted in the Host header beside localhost
@@ -51,12 +56,12 @@ type Console struct {
 	publicHost string   // of an https PublicURL
 	log        *slog.Logger
 	templates  map[string]*template.Template
-	assets     *assets
+	assets     *assets.Assets
 	origin     *http.CrossOriginProtection
 	// wrongKeys counts them by the network of the client. What a proxy says of its
 	// clients is not believed.
-	wrongKeys *attemptLimiter[string]
-	logins    *attemptLimiter[loginKey]
+	wrongKeys *attempts.Limiter[string]
+	logins    *attempts.Limiter[loginKey]
 	routes    map[string]route
 }
 
@@ -70,8 +75,8 @@ func New(cfg Config) (*Console, error) {
 		cfg:       cfg,
 		log:       web.WithLogIDs(cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))),
 		origin:    http.NewCrossOriginProtection(),
-		wrongKeys: newAttempts[string](wrongKeysPerMinute),
-		logins:    newAttempts[loginKey](loginsPerMinute),
+		wrongKeys: attempts.New[string](wrongKeysPerMinute),
+		logins:    attempts.New[loginKey](loginsPerMinute),
 		routes:    map[string]route{},
 	}
 	for _, r := range routes() {
@@ -85,7 +90,7 @@ func New(cfg Config) (*Console, error) {
 		c.hosts = append(slices.Clone(c.hosts), u.Hostname())
 	}
 	var err error
-	if c.assets, err = loadAssets(); err != nil {
+	if c.assets, err = assets.Load(); err != nil {
 		return nil, err
 	}
 	c.templates, err = c.parseTemplates()
@@ -97,7 +102,7 @@ func New(cfg Config) (*Console, error) {
 func (c *Console) Mount(e *echo.Echo) {
 	e.GET("/", c.root)
 	e.GET("/console", c.root)
-	e.GET(c.assets.route(), c.secured(func(v *request) error { return c.assets.serve(v) }))
+	e.GET(assets.Route, c.secured(func(v *request) error { return c.assets.Serve(v) }))
 	for _, r := range routes() {
 		e.Add(r.method, r.path, c.secured(c.handler(r)))
 	}

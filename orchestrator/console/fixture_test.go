@@ -40,9 +40,10 @@ type fixture struct {
 	redis        redis.UniversalClient
 	eventReads   atomic.Int64 // pages of the log that were read
 	agents       int          // made so far: a1, a2, …
-	storeDown    bool         // the store does not answer
-	loseReplies  bool         // the store's replies to answers are lost
-	dropRequests bool         // answers do not reach the store
+	endpoints    *console.Endpoints
+	storeDown    bool // the store does not answer
+	loseReplies  bool // the store's replies to answers are lost
+	dropRequests bool // answers do not reach the store
 }
 
 // backendOf hands each group of pages the same backend.
@@ -61,9 +62,10 @@ func backendOf(e interface {
 	console.MessageBackend
 	console.SessionBackend
 	console.PolicyBackend
+	console.EndpointBackend
 }) *console.Backend {
 	return &console.Backend{Logins: e, Stats: e, Handoffs: e, Reviews: e, Tasks: e, Changes: e, Agents: e, Leases: e,
-		Budgets: e, Events: e, Pause: e, Messages: e, Sessions: e, Policies: e}
+		Budgets: e, Events: e, Pause: e, Messages: e, Sessions: e, Policies: e, Endpoints: e}
 }
 
 // testBackend is the engine as the console sees it; reads of the log are counted,
@@ -191,6 +193,7 @@ func newFixture(t testing.TB, s rig.Store) (o *fixture, done func()) {
 			}
 			return nil
 		},
+		Endpoints: func(context.Context, string) (*console.Endpoints, error) { return o.endpoints, nil },
 		Stream: func(ec echo.Context, _ picket.Principal, admit func() error) error {
 			if err := admit(); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/console"
 )
 
 const manyTasks = 10_000
@@ -95,6 +96,11 @@ func TestPagesOfALargeStore(t *testing.T) {
 	}
 	o.addManyTasks(raw)
 	session := o.addManySessions()
+	var pools []console.PoolEndpoint
+	for n := range 70 {
+		pools = append(pools, console.PoolEndpoint{Role: fmt.Sprintf("role-%03d", n), MaxQueue: 1})
+	}
+	o.endpoints = endpointsOf("http://localhost:7070", pools...)
 	o.addManyPolicies()
 	pages := []struct {
 		path   string
@@ -119,6 +125,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/tasks/" + full + "/diff", 0, 320, 3, "evidence=1"},
 		{"/console/agents", 108, 96, 12, ""},
 		{"/console/agents/agent-007", 2, 32, 17, "agent=1 agent_sessions=1 conversation=1 events=1 leases=1"},
+		{"/console/endpoints", 20, 64, 62, "agents=20 client_tasks=40"},
 		{"/console/sessions", 50, 96, 3, "agent_sessions=1"},
 		{"/console/sessions/" + session, 10, 640, 6, "agent_sessions=1 prompts=1 wake_facts=2"},
 		{"/console/policies", 50, 64, 3, "policies=1"},

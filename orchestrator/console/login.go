@@ -51,6 +51,14 @@ func showLogin(v *request) error {
 	return v.loginPage(next, nil)
 }
 
+const (
+	// wrongKeysPerMinute is how many wrong keys an address may try a minute.
+	wrongKeysPerMinute = 10
+	// loginsPerMinute is how often a key may log in within a minute: each login
+	// is written down, and so is its end.
+	loginsPerMinute = 20
+)
+
 // refusalDelay is how long every wrong key takes to be refused, so that the time
 // of the answer says nothing about why.
 const refusalDelay = 300 * time.Millisecond
@@ -66,7 +74,7 @@ func signIn(v *request) error {
 	if v.site.kind == signInSite {
 		host = strings.ToLower(rand.Text()) + ".localhost"
 	}
-	giveBack, wait := v.console.wrongKeys.take(web.Network(v.Request().RemoteAddr))
+	giveBack, wait := v.console.wrongKeys.Take(web.Network(v.Request().RemoteAddr))
 	began := time.Now()
 	backend, code, err := v.beginLogin(picket.Secret(strings.TrimSpace(v.formValue("key"))), host)
 	if errors.Is(err, picket.CodeUnauthenticated) {
@@ -175,7 +183,7 @@ func (v *request) beginLogin(key picket.Secret, host string) (backend *Backend, 
 			"Make a key for people with: picket key create NAME --scope reviewer (or operator)",
 			"this key is for a program, and the console is for people")
 	}
-	giveBack, wait := v.console.logins.take(loginKey{namespace, who.KeyID})
+	giveBack, wait := v.console.logins.Take(loginKey{namespace, who.KeyID})
 	if wait > 0 {
 		refusal := picket.Refuse(picket.CodeRateLimited,
 			"Wait a minute, then sign in again; where you are signed in you go on as you are.",

@@ -99,7 +99,7 @@ func (w view) Refused(name string) bool { return w.Posted && w.request.route.nam
 func (w view) Waiting() int64 { return w.Stats.Handoffs + w.Stats.Reviews }
 
 func (c *Console) parseTemplates() (map[string]*template.Template, error) {
-	funcs := template.FuncMap{"asset": func(name string) string { return c.assets.byName[name] }}
+	funcs := template.FuncMap{"asset": c.assets.Address}
 	for name, f := range templateFuncs {
 		funcs[name] = f
 	}
@@ -230,7 +230,7 @@ func (v *request) navigation(p page) []navEntry {
 		e := navEntry{
 			Label: r.nav,
 			Path:  r.path,
-			Go:    r.name[:1],
+			Go:    r.letter,
 			Current: p.name != "problem" && (r.name == p.nav || r.path == v.route.path ||
 				r.path != homePath && strings.HasPrefix(v.route.path, r.path+"/")),
 		}

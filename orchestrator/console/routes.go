@@ -20,6 +20,8 @@ type route struct {
 	handle    func(*request) error
 	// nav is the label of the page in the navigation; empty for the others.
 	nav string
+	// letter goes to the page after g. It is the first letter of name, unless another page has that.
+	letter string
 }
 
 // The scopes of pages. The key of an agent is for programs and opens no page.
@@ -32,21 +34,22 @@ const (
 	get  = http.MethodGet
 	post = http.MethodPost
 
-	homePath     = "/console/"
-	loginPath    = "/console/login"
-	enterPath    = "/console/enter"
-	handoffsPath = "/console/handoffs"
-	reviewsPath  = "/console/reviews"
-	tasksPath    = "/console/tasks"
-	agentsPath   = "/console/agents"
-	leasesPath   = "/console/leases"
-	sessionsPath = "/console/sessions"
-	policiesPath = "/console/policies"
-	budgetsPath  = "/console/budgets"
-	ledgerPath   = "/console/ledger"
-	spendingPath = "/console/spending"
-	eventsPath   = "/console/events"
-	stopPath     = "/console/stop"
+	homePath      = "/console/"
+	loginPath     = "/console/login"
+	enterPath     = "/console/enter"
+	handoffsPath  = "/console/handoffs"
+	reviewsPath   = "/console/reviews"
+	tasksPath     = "/console/tasks"
+	agentsPath    = "/console/agents"
+	endpointsPath = "/console/endpoints"
+	leasesPath    = "/console/leases"
+	sessionsPath  = "/console/sessions"
+	policiesPath  = "/console/policies"
+	budgetsPath   = "/console/budgets"
+	ledgerPath    = "/console/ledger"
+	spendingPath  = "/console/spending"
+	eventsPath    = "/console/events"
+	stopPath      = "/console/stop"
 )
 
 func handoffPath(id string) string  { return handoffsPath + "/" + id }
@@ -150,6 +153,9 @@ func routes() []route {
 		act("agent.ping", agent+"/ping", operatorScopes, showAgent, pingAgent, command),
 		act("agent.stop", agent+"/stop-task", operatorScopes, showAgent, stopTask, command),
 
+		show("endpoints", endpointsPath, operatorScopes, listEndpoints, "GET /api/v1/agents", "GET /api/v1/tasks").
+			inNav("Endpoints").at("n"),
+
 		show("sessions", sessionsPath, personScopes, listSessions, readSessions).inNav("Sessions"),
 		show("session", session, personScopes, showSession, "GET /api/v1/agent-sessions/:id",
 			"GET /api/v1/agent-sessions/:id/prompts"),
@@ -210,7 +216,13 @@ func act(name, path string, scopes []picket.Scope, again pageBuilder, do decisio
 
 // inNav gives the page an entry in the navigation.
 func (r route) inNav(label string) route {
-	r.nav = label
+	r.nav, r.letter = label, r.name[:1]
+	return r
+}
+
+// at gives the page another letter than the first one of its name.
+func (r route) at(letter string) route {
+	r.letter = letter
 	return r
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/console"
 )
 
 // A script planted in any word of an agent, an operator or an address is text
@@ -50,6 +51,8 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 		_, err = o.Pause(ctx, picket.Caller{Actor: canary}, false, canary)
 		must(t, err)
 		k, policy := o.plantSession(), o.plantPolicy()
+		o.endpoints = endpointsOf("http://x", console.PoolEndpoint{Role: "coder", Name: canary, Description: canary,
+			Skills: []console.EndpointSkill{{ID: canary, Name: canary, Description: canary}}})
 		work, books, q := "/console/tasks/"+id, "/console/budgets/"+id, url.QueryEscape(typedScript)
 		seen := 0
 		look := func(where string, p response) {
@@ -60,7 +63,8 @@ func TestPlantedScriptsStayTextOnEveryPage(t *testing.T) {
 			"/console/tasks/" + part.TaskID, "/console/tasks/" + reviewed + "/reports",
 			"/console/tasks/" + reviewed + "/log",
 			"/console/tasks/" + reviewed + "/diff", "/console/tasks/" + reviewed + "/input",
-			"/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/leases",
+			"/console/tasks/" + reviewed + "/output", "/console/agents", "/console/agents/evil", "/console/endpoints",
+			"/console/leases",
 			"/console/budgets",
 			books, "/console/ledger", "/console/events", "/console/events?task=" + id, "/console/stop",
 			"/console/tasks/new?role=" + q, "/console/sessions", "/console/sessions?agent=talker", k.page(),

@@ -23,6 +23,8 @@ type agent struct {
 	client *a2aclient.Client
 	// streams reports whether the agent streams what happens to tasks.
 	streams bool
+	// history is how many messages of a task are read with it; nil: as many as the agent likes.
+	history *int
 }
 
 // open prepares the calls to an agent. The addresses of an agent of the Picket server are known. Those of any other
@@ -50,7 +52,11 @@ func open(ctx context.Context, t *target) (*agent, error) {
 }
 
 func (t *target) guard() *guard {
-	return &guard{next: client.DefaultHTTP.Transport, target: t, credential: t.credential, set: bearer}
+	g := &guard{next: client.DefaultHTTP.Transport, target: t, credential: t.credential, set: bearer}
+	if t.worker != nil {
+		g.next = t.worker.transport
+	}
+	return g
 }
 
 // http is the client of HTTP for the calls. It follows no redirect, which could lead to another host.
@@ -115,8 +121,7 @@ func (t *target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 	case len(list) > 0:
 		return list, nil
 	case len(elsewhere) > 0:
-		return nil, picket.Refuse(exit.CodeUsage, "If the host belongs to the agent, add --allow-host "+
-			term.ShellQuote(elsewhere[0]), "the card of %s sends requests to another host: %s", t.base,
+		return nil, picket.Refuse(exit.CodeUsage, t.allowRemedy(elsewhere[0]), "the card of %s sends requests to another host: %s", t.base,
 			excerpt(strings.Join(elsewhere, ", ")))
 	}
 	return nil, picket.Refuse(picket.CodeNotAvailable, "Ask for an interface with JSON-RPC or HTTP+JSON of version 1.0.",
@@ -124,11 +129,11 @@ func (t *target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 		excerpt(term.OneLine(strings.Join(spoken, ", "))))
 }
 
-// task reads a task with its history and its artifacts.
+// task reads a task with its artifacts and its history.
 func (a *agent) task(ctx context.Context, id protocol.TaskID) (*protocol.Task, error) {
 	ctx, stop := context.WithTimeout(ctx, callTimeout)
 	defer stop()
-	t, err := a.client.GetTask(ctx, &protocol.GetTaskRequest{ID: id})
+	t, err := a.client.GetTask(ctx, &protocol.GetTaskRequest{ID: id, HistoryLength: a.history})
 	if err != nil {
 		return nil, a.explain(err)
 	}

@@ -32,7 +32,12 @@ type follower struct {
 	lost       func(error)                // is called when the connection is lost, once until the agent answers again
 	first      time.Duration              // the shortest pause
 	longest    time.Duration
+	// reopen is the age at which a stream is opened again; 0: never.
+	reopen time.Duration
+	// reads has the task read whenever its stream fails, in any way.
+	reads bool
 
+	failed error // of event
 	status protocol.TaskStatus
 	moved  bool // the status has changed since the stream was opened
 	away   bool // the agent has not answered since then
@@ -43,12 +48,14 @@ func (f *follower) run(ctx context.Context) error {
 	for pause := f.first; ; pause = min(2*pause, f.longest) {
 		f.moved = false
 		err := f.listen(ctx)
-		if !f.done() && endsStream(err) {
+		if !f.done() && f.failed == nil && (endsStream(err) || f.reads && ctx.Err() == nil) {
 			err = f.read(ctx)
 		}
 		switch code := picket.CodeOf(err); {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case f.failed != nil:
+			return f.failed
 		case err != nil && code != picket.CodeUnavailable && !code.Retryable():
 			return err
 		case f.done():
@@ -79,10 +86,17 @@ func (f *follower) listen(ctx context.Context) error {
 	if !f.streams {
 		return nil
 	}
-	ctx, stop := context.WithCancel(ctx)
+	open, stop := context.WithCancel(ctx)
 	defer stop()
-	for ev, err := range f.client.SubscribeToTask(ctx, &protocol.SubscribeToTaskRequest{ID: f.id}) {
-		if err != nil {
+	if f.reopen > 0 {
+		open, stop = context.WithTimeout(open, f.reopen)
+		defer stop()
+	}
+	for ev, err := range f.client.SubscribeToTask(open, &protocol.SubscribeToTaskRequest{ID: f.id}) {
+		switch {
+		case open.Err() != nil && ctx.Err() == nil:
+			return nil
+		case err != nil:
 			err = f.explain(err)
 			f.streams = picket.CodeOf(err) != picket.CodeNotAvailable
 			return err
@@ -114,7 +128,8 @@ func (f *follower) take(ev protocol.Event) error {
 	}
 	f.moved = f.moved || status.State != f.status.State || said(status.Message) != said(f.status.Message)
 	f.status = status
-	return f.event(ev)
+	f.failed = f.event(ev)
+	return f.failed
 }
 
 // done reports whether there is nothing more to follow.

@@ -162,10 +162,8 @@ func (t *target) refusal(code picket.Code, said, remedy string, res *http.Respon
 		return t.withRemedy(e)
 	}
 	switch {
-	case code == picket.CodeUnauthenticated && t.credential == "":
-		e.Remedy = "Name the environment variable with the credential for the agent: --token-env NAME"
 	case code == picket.CodeUnauthenticated || code == picket.CodeForbidden:
-		e.Remedy = "Check the credential that --token-env names, and what it allows."
+		e.Remedy = t.tokenRemedy()
 	case code == picket.CodeRateLimited || code == picket.CodeUnavailable:
 		e.Remedy = "Try again later."
 	case code == picket.CodeNotFound:

@@ -31,6 +31,8 @@ type target struct {
 	server *cli.Connection
 	// allowed are the hosts, with or without a port, that the card may name besides that of base.
 	allowed []string
+	// worker is what a worker of a foreign agent knows of it. It is nil on the command line.
+	worker *Remote
 }
 
 const cardPath = "/.well-known/agent-card.json"
@@ -158,9 +160,35 @@ func (t *target) allows(u *url.URL) bool {
 		return true
 	}
 	safe := u.Scheme == "https" || u.Scheme == "http" && base.Scheme == "http"
+	if t.worker != nil {
+		return safe && t.worker.guard.NamedInside(u)
+	}
 	return safe && slices.ContainsFunc(t.allowed, func(host string) bool {
 		return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname()) && u.Port() == ""
 	})
+}
+
+// allowRemedy says how a host that the card names can be allowed.
+func (t *target) allowRemedy(host string) string {
+	if t.worker != nil {
+		return "If the host belongs to the agent, add it to agents." + t.worker.Name + ".remote.allow: " +
+			term.ShellQuote(host)
+	}
+	return "If the host belongs to the agent, add --allow-host " + term.ShellQuote(host)
+}
+
+// tokenRemedy says where the agent's credential comes from.
+func (t *target) tokenRemedy() string {
+	switch {
+	case t.worker != nil && t.credential == "":
+		return "Name the environment variable with the credential for the agent: agents." + t.worker.Name +
+			".remote.token_env"
+	case t.worker != nil:
+		return "Check the credential in " + t.worker.TokenEnv + ", and what it allows."
+	case t.credential == "":
+		return "Name the environment variable with the credential for the agent: --token-env NAME"
+	}
+	return "Check the credential that --token-env names, and what it allows."
 }
 
 // command is a command about the agent, for a person to run.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
-	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
 // maxAnswer is how many bytes an answer, or an event of a stream, may have.
@@ -38,8 +37,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			r.Body.Close()
 		}
-		return nil, picket.Refuse(exit.CodeUsage, "If the host belongs to the agent, add --allow-host "+
-			term.ShellQuote(r.URL.Host), "no request is sent to %s, which is not the host of the agent", excerpt(r.URL.Host))
+		return nil, picket.Refuse(exit.CodeUsage, g.target.allowRemedy(r.URL.Host), "no request is sent to %s, which is not the host of the agent", excerpt(r.URL.Host))
 	}
 	sent := r.Clone(r.Context())
 	sent.Header.Set(protocol.SvcParamVersion, string(protocol.Version))
@@ -50,6 +48,8 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Context().Err() != nil && err != nil:
 		return nil, context.Cause(r.Context())
+	case picket.CodeOf(err) == picket.CodeDestination: // of a worker
+		return nil, err
 	case err != nil:
 		return nil, picket.Refuse(picket.CodeUnavailable, "Check the address, and that the agent runs.",
 			"%s does not answer: %s", g.target.base, excerpt(err.Error())).
@@ -69,6 +69,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if kept, ok := r.Context().Value(answerKey{}).(*[]byte); ok {
+		*kept = raw
 	}
 	res.Body = io.NopCloser(bytes.NewReader(raw))
 	return res, nil

@@ -114,6 +114,9 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	if err := keepSessions(&conf, entry, launch, s); err != nil {
 		return err
 	}
+	if launch.foreign != nil {
+		defer serveForeign(cmd.Context(), &conf, launch.foreign, s)()
+	}
 	a, err := adapter.New(conf)
 	if err != nil {
 		return err
@@ -130,7 +133,7 @@ func runAdapter(cmd *cobra.Command, given []string) error {
 	}, a.ReleaseNow)()
 	if task, _ := cmd.Flags().GetString("for-task"); task != "" {
 		go func() { drain(untilAtRest(ctx, s, task)) }()
-	} else {
+	} else if launch.foreign == nil {
 		log.Info("an agent that exits with 0 without mark_complete ends its run with class no_result, a failure; " +
 			"if exit 0 means success, submit the task with --on-exit complete")
 	}

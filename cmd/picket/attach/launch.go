@@ -53,6 +53,9 @@ func healthConfigOf(cmd *cobra.Command) (h adapter.HealthConfig, err error) {
 
 // adapterLaunch is what the adapter launches.
 func adapterLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch, error) {
+	if e.Remote.URL != "" {
+		return foreignLaunch(cmd, given, e)
+	}
 	p, err := presetOf(cmd, e)
 	if err != nil || !p.CodingAgent() {
 		command, bad := adapterCommand(cmd, given, e)

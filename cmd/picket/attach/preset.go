@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/agents"
+	"github.com/picket-dev/picket/cmd/picket/a2a"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -23,6 +24,7 @@ import (
 type launch struct {
 	preset  agents.Preset // empty for a plain command
 	command []string      // of a coding agent: its program and what is added to its arguments; nil for its own
+	foreign *a2a.Remote   // to which tasks are passed on; nil: a program is started
 }
 
 // agentFlag names the coding agent.
@@ -65,6 +67,9 @@ func codingAgentLaunch(cmd *cobra.Command, p agents.Preset, given []string, e se
 
 // checkStartable refuses what cannot be started here, before there is a task for it.
 func (l launch) checkStartable() error {
+	if l.foreign != nil {
+		return nil
+	}
 	if !l.preset.CodingAgent() {
 		return checkStartable(l.command)
 	}

@@ -21,15 +21,16 @@ import (
 func New() *cobra.Command {
 	return cli.CommandGroup("demo", "Show what Picket does, offline, with real processes",
 		newDemoAll(), newDemoCrash(), newDemoZombie(), newDemoBudget(), newDemoHandoff(), newDemoNotice(),
-		newDemoWake())
+		newDemoWake(), newDemoClient())
 }
 
 func newDemoAll() *cobra.Command {
-	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, notice, wake, review, console",
+	return newDemoCommand("all", "All scenes: work, crash, zombie, budget, hand-off, notice, wake, client, review, console",
 		"Show what Picket is for: work and its review, a worker that is killed, a frozen worker that wakes up, an agent that\n"+
-			"runs out of money, an agent that asks a person, a notice in a chat, an idle agent that is woken, and decisions.",
+			"runs out of money, an agent that asks a person, a notice in a chat, an idle agent that is woken, a client of an endpoint,\n"+
+			"and decisions.",
 		workChapter, crashChapter, zombieChapter, budgetChapter, handoffChapter, noticeChapter, wakeChapter,
-		reviewChapter, consoleChapter)
+		clientChapter, reviewChapter, consoleChapter)
 }
 
 func newDemoCrash() *cobra.Command {
@@ -73,6 +74,13 @@ func newDemoWake() *cobra.Command {
 		"A worker keeps a session of an agent, which is idle. A task is queued, and a message is sent. A wake has the agent read\n"+
 			"its message and ask for a task. It is started again with the lease. A second wake is refused with its reason.",
 		wakeChapter)
+}
+
+func newDemoClient() *cobra.Command {
+	return newDemoCommand("a2a", "A client sends a task to a pool by the A2A protocol, and answers its agent",
+		"A program of somebody else reads the card of a pool and sends it a task. It sees what the agent does, answers its\n"+
+			"question and gets the result. Another client of the same pool does not find the task.",
+		clientChapter)
 }
 
 // newDemoCommand is a command that tells chapters, within two minutes and until Ctrl-C.

@@ -33,7 +33,8 @@ type demoEnv struct {
 	actors   []*childProcess
 	server   *childProcess
 	s        *cli.Connection
-	cleanups []func() // what the chapters opened, newest last
+	agents   strings.Builder // entries below agents in picket.yaml
+	cleanups []func()        // what the chapters opened, newest last
 }
 
 func newDemoEnv(out io.Writer) (*demoEnv, error) {
@@ -99,6 +100,11 @@ func (st *demoEnv) configure(format string, args ...any) error {
 	return errors.Join(err, f.Close())
 }
 
+// configureAgent adds an entry below agents. Chapters do so before the server is started.
+func (st *demoEnv) configureAgent(format string, args ...any) {
+	fmt.Fprintf(&st.agents, format, args...)
+}
+
 // runShell runs a command as a reader would type it, shows it with its answer, and
 // fails unless it ends with the expected exit code.
 func (st *demoEnv) runShell(ctx context.Context, want int, command string) (string, error) {
@@ -128,6 +134,11 @@ func (st *demoEnv) printOutput(output string) {
 
 // openServer starts the demo's own server and makes it that of every command.
 func (st *demoEnv) openServer(ctx context.Context) error {
+	if st.agents.Len() > 0 {
+		if err := st.configure("agents:%s", st.agents.String()); err != nil {
+			return err
+		}
+	}
 	url, err := st.serve(ctx, "127.0.0.1:0")
 	if err != nil {
 		return err

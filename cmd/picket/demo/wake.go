@@ -31,7 +31,7 @@ while IFS= read -r line; do
 done
 `
 
-const wakeSettings = `agents:
+const wakeSettings = `
   clerk:
     session: {max: 1, only: true}
     launch: {command: [%q]}
@@ -47,8 +47,8 @@ var wakeChapter = chapter{
 		if err != nil {
 			return nil, err
 		}
-		return []chapterStep{w.keepSession, w.queue, w.wake, w.work, w.wakeAgain},
-			st.configure(wakeSettings, script)
+		st.configureAgent(wakeSettings, script)
+		return []chapterStep{w.keepSession, w.queue, w.wake, w.work, w.wakeAgain}, nil
 	},
 }
 

@@ -117,7 +117,8 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 		found = append(found, reminderFindings(ctx, cfg, s)...)
 	}
 	found = append(found, presetFindings()...)
-	return append(found, containmentFinding(), pathFinding()), err
+	found = append(found, containmentFinding(), pathFinding())
+	return append(found, remoteFindings(ctx, cfg)...), err
 }
 
 func storeFinding(ctx context.Context, cfg settings.Settings) Finding {

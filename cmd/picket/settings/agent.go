@@ -46,6 +46,7 @@ type Agent struct {
 		Command []string `yaml:"command" check:"argument" field:"Command" show:"shell" doc:"What a worker starts for each task: a program and its arguments."`
 		Env     []string `yaml:"env" check:"variable" field:"Env" doc:"The names of the variables that the agent gets in addition to the usual ones."`
 	} `yaml:"launch"`
+	Remote  Remote `yaml:"remote"`
 	Session struct {
 		Max      int                `yaml:"max" check:"sessions" doc:"How many sessions of the coding agent a worker keeps, which people can prompt."`
 		Only     bool               `yaml:"only" check:"yes_no" doc:"Whether its workers take tasks only when a session asks for one."`
@@ -286,7 +287,7 @@ func (e Agent) check(spec picket.TaskSpec) error {
 		return refuse("launch.preset", "is exec, and no command is given",
 			"Add the command: launch: {preset: exec, command: [./agent.sh]}")
 	}
-	return cmp.Or(e.checkSession(refuse), e.checkA2A(), e.checkCard(), e.checkSkills())
+	return cmp.Or(e.checkRemote(), e.checkSession(refuse), e.checkA2A(), e.checkCard(), e.checkSkills())
 }
 
 // refuse is the refusal of a key of the entry, whose message begins with the place and the name of the key.
@@ -357,7 +358,7 @@ func (s Settings) LocalWorkerCommand(suggested string) string {
 	role, ok := strings.CutPrefix(suggested, "picket adapter --role ")
 	role, placeholder := strings.CutSuffix(role, " -- COMMAND")
 	if e, known := s.AgentOfRole(role); ok && placeholder && known &&
-		(len(e.Launch.Command) > 0 || agents.Preset(e.Launch.Preset).CodingAgent()) {
+		(e.Remote.URL != "" || len(e.Launch.Command) > 0 || agents.Preset(e.Launch.Preset).CodingAgent()) {
 		return "picket adapter --as " + e.Name
 	}
 	return suggested

@@ -120,6 +120,8 @@ agents:
     skills:
       go: {name: Go, description: Writes Go., examples: [fix the test, "a, b"], input_modes: text/plain, output_modes: [text/plain]}
   my.coder.launch: {}
+  partner:
+    remote: {url: "http://10.1.2.3:7070/agents/builder/", token_env: PARTNER_KEY, allow: [10.0.0.0/8, example.com]}
 `
 
 func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
@@ -133,9 +135,21 @@ func TestEveryKeyOfAnAgentIsHonoured(t *testing.T) {
 	}
 	for _, k := range keysOf(reflect.ValueOf(e)) {
 		path := strings.Split(strings.ReplaceAll(k.Name, "NAME", "go"), ".")
-		if _, given := got.values[keyOf(append([]string{"agents", "my.coder"}, path...))]; !given {
+		name := "my.coder"
+		if path[0] == "remote" { // it excludes launch
+			name = "partner"
+		}
+		if _, given := got.values[keyOf(append([]string{"agents", name}, path...))]; !given {
 			t.Errorf("%s is not in the example: it may be accepted and ignored", k.Name)
 		}
+	}
+	r := got.Agents["partner"].Remote
+	if r.URL != "http://10.1.2.3:7070/agents/builder/" || r.TokenEnv != "PARTNER_KEY" ||
+		!slices.Equal(r.Allow, []string{"10.0.0.0/8", "example.com"}) {
+		t.Errorf("remote = %+v", r)
+	}
+	if got.LocalWorkerCommand("picket adapter --role partner -- COMMAND") != "picket adapter --as partner" {
+		t.Error("the worker of a foreign agent needs no command")
 	}
 	if e.WakeBudget.String() != "0" || e.PromptsBudget.String() != "3.5" || e.PromptBudget.String() != "0.25" {
 		t.Errorf("budgets %s, %s and %s", e.WakeBudget, e.PromptsBudget, e.PromptBudget)

@@ -46,6 +46,7 @@ var checks = map[string]func(string) error{
 	"destinations": checkDestinations,
 	"dollars":      checkDollars,
 	"hosts":        checkHosts,
+	"inside":       checkInside,
 	"level":        checkLevel,
 	"limit":        checkLimit,
 	"listen":       checkListen,

@@ -10,6 +10,7 @@ if (typeof document === "undefined") {
   startKeys();
   startEditor();
   followLogs();
+  startCopying();
 }
 
 // removeFlashFromAddress takes what was just done out of the address, so that loading the

@@ -1,4 +1,5 @@
-package console
+// Package assets has the files that pages of the console load: its stylesheet, its script and its icon.
+package assets
 
 import (
 	"bytes"
@@ -16,12 +17,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-//go:embed assets
-var assetFiles embed.FS
+//go:embed css js icon.svg
+var files embed.FS
 
-// assets are the files a page loads, by the name it asks for them; each has the
+// Route is the path of the assets, in echo's form.
+const Route = "/console/assets/:file"
+
+// Assets are the files a page loads, by the name it asks for them; each has the
 // hash of its content in its address, so browsers may keep it for ever.
-type assets struct {
+type Assets struct {
 	byName    map[string]string // style.css -> /console/assets/style.1a2b3c4d.css
 	byAddress map[string]asset
 }
@@ -35,24 +39,23 @@ var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// loadAssets reads the files of assets/. What is in assets/css is one
-// stylesheet and what is in assets/js one script, in the order of their names.
-func loadAssets() (*assets, error) {
-	a := &assets{byName: map[string]string{}, byAddress: map[string]asset{}}
+// Load reads the files. What is in css is one stylesheet and what is in js one script, in the order of their names.
+func Load() (*Assets, error) {
+	a := &Assets{byName: map[string]string{}, byAddress: map[string]asset{}}
 	whole := map[string]*bytes.Buffer{}
-	err := fs.WalkDir(assetFiles, "assets", func(file string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := assetFiles.ReadFile(file)
+		content, err := files.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		name := path.Base(file)
 		switch path.Dir(file) {
-		case "assets/css":
+		case "css":
 			name = "style.css"
-		case "assets/js":
+		case "js":
 			name = "app.js"
 		}
 		if whole[name] == nil {
@@ -75,9 +78,11 @@ func loadAssets() (*assets, error) {
 	return a, err
 }
 
-func (a *assets) route() string { return "/console/assets/:file" }
+// Address is the path of an asset, by the name that a page asks for. It is empty if there is none.
+func (a *Assets) Address(name string) string { return a.byName[name] }
 
-func (a *assets) serve(ec echo.Context) error {
+// Serve answers a request for an asset.
+func (a *Assets) Serve(ec echo.Context) error {
 	found, ok := a.byAddress[ec.Param("file")]
 	if !ok {
 		return picket.Refuse(picket.CodeNotFound, "Load the page again.", "there is no such file")

@@ -1,4 +1,5 @@
-package console
+// Package attempts limits how often somebody may try something, such as a key at the sign-in.
+package attempts
 
 import (
 	"sync"
@@ -6,33 +7,29 @@ import (
 )
 
 const (
-	// wrongKeysPerMinute is how many wrong keys an address may try a minute.
-	wrongKeysPerMinute = 10
-	// loginsPerMinute is how often a key may log in within a minute: each login
-	// is written down, and so is its end.
-	loginsPerMinute = 20
 	// maxTracked bounds the memory of it: when so many try at once, all of them
 	// share what is left.
 	maxTracked = 10_000
 	window     = time.Minute
 )
 
-// attemptLimiter counts what somebody tries, in windows of a minute.
-type attemptLimiter[Who comparable] struct {
+// A Limiter counts what somebody tries, in windows of a minute.
+type Limiter[Who comparable] struct {
 	limit       int
 	mu          sync.Mutex
 	windowStart time.Time
 	counts      map[Who]int
 }
 
-func newAttempts[Who comparable](most int) *attemptLimiter[Who] {
-	return &attemptLimiter[Who]{limit: most, counts: map[Who]int{}}
+// New is a limiter that lets each of them try limit times a minute.
+func New[Who comparable](limit int) *Limiter[Who] {
+	return &Limiter[Who]{limit: limit, counts: map[Who]int{}}
 }
 
-// take counts an attempt before it is made, so that many at once are bounded
+// Take counts an attempt before it is made, so that many at once are bounded
 // too; what is not to count gives it back. When there are none left it says how
 // long to wait.
-func (a *attemptLimiter[Who]) take(who Who) (giveBack func(), wait time.Duration) {
+func (a *Limiter[Who]) Take(who Who) (giveBack func(), wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()

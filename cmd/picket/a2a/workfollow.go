@@ -1,0 +1,87 @@
+package a2a
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket/cmd/picket/cli"
+)
+
+// follow follows the foreign task until it has ended or asks something, and returns it as it is then. Meanwhile it
+// passes messages on, and shows the client of the task what the foreign agent says.
+func (w *work) follow(ctx context.Context, t *protocol.Task) (*protocol.Task, error) {
+	if err := w.follower(ctx, t); err != nil {
+		return nil, err
+	}
+	return w.read(ctx)
+}
+
+func (w *work) follower(ctx context.Context, t *protocol.Task) error {
+	ctx, end := context.WithCancelCause(ctx)
+	e := &emitter{work: w}
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer end(nil)
+	group.Go(func() { e.run(ctx) })
+	group.Go(func() { w.passMessages(ctx) })
+	quiet := time.AfterFunc(w.limits.silence, func() {})
+	quiet.Stop()
+	defer func() { quiet.Stop() }()
+	var events eventPace
+	f := &follower{agent: w.agent, id: t.ID, untilAsked: true, status: t.Status, reads: true,
+		first: w.limits.first, longest: w.limits.longest, reopen: w.limits.stream}
+	f.event = func(ev protocol.Event) error {
+		quiet.Stop()
+		if err := w.checkEvent(ev); err != nil {
+			return err
+		}
+		if full, isTask := ev.(*protocol.Task); isTask {
+			w.book(full)
+		}
+		e.take(ev)
+		return events.wait(ctx)
+	}
+	f.lost = func(err error) {
+		w.say(w.job.Stderr, "%v; going on when the agent answers", err)
+		quiet = time.AfterFunc(w.limits.silence, func() {
+			end(fmt.Errorf("%w for %s: %w", errSilent, w.limits.silence, err))
+		})
+	}
+	e.take(t)
+	return f.run(ctx)
+}
+
+// checkEvent refuses an event of another task.
+func (w *work) checkEvent(ev protocol.Event) error {
+	if ev == nil {
+		return errors.New("the agent sent an empty event")
+	}
+	if full, isTask := ev.(*protocol.Task); isTask {
+		return w.checkTask(full)
+	}
+	if id := ev.TaskInfo().TaskID; id != w.saved.Remote {
+		return notA2A("the agent sent an event of the task %s instead of %s", excerpt(string(id)),
+			excerpt(string(w.saved.Remote)))
+	}
+	return nil
+}
+
+// eventPace slows a foreign agent down that sends events without end: after the first ones, each is waited for.
+type eventPace struct{ taken int }
+
+const (
+	fastEvents = 2000
+	slowEvent  = 20 * time.Millisecond
+)
+
+func (p *eventPace) wait(ctx context.Context) error {
+	if p.taken++; p.taken <= fastEvents {
+		return nil
+	}
+	return cli.Sleep(ctx, slowEvent)
+}
