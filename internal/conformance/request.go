@@ -70,6 +70,7 @@ func (s *Server) Open(ctx context.Context, r Request) (a *Answer, body io.ReadCl
 		a.Err = err
 		return a, nil
 	}
+	req.Header.Set("User-Agent", "picket-conformance")
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

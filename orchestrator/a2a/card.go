@@ -60,7 +60,7 @@ func serveCard(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	var card any = x.card(skills)
+	card := forClient(x.Request(), x.card(skills))
 	kind := echo.MIMEApplicationJSON
 	if !x.anonymous && web.Accepts(x.Request(), flatCardType) {
 		card, kind = x.flatCard(skills), flatCardType
@@ -74,7 +74,7 @@ func serveCard(x *exchange) error {
 	h := x.Response().Header()
 	h.Set("ETag", tag)
 	h.Set(echo.HeaderCacheControl, fmt.Sprintf("%s, max-age=%d", x.cardVisibility(), cardMaxAge))
-	h.Add(echo.HeaderVary, "Accept, Authorization, X-API-Key")
+	h.Add(echo.HeaderVary, "Accept, Authorization, User-Agent, X-API-Key")
 	if slices.Contains(strings.Split(strings.ReplaceAll(x.Request().Header.Get("If-None-Match"), " ", ""), ","), tag) {
 		return x.NoContent(http.StatusNotModified)
 	}
@@ -90,7 +90,7 @@ func (x *exchange) cardVisibility() string {
 }
 
 // extendedCard is the card that a client with a key gets. It tells more only where cards are public.
-func (x *exchange) extendedCard(ctx context.Context) (*protocol.AgentCard, error) {
+func (x *exchange) extendedCard(ctx context.Context) (any, error) {
 	if err := x.checkLease(ctx); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (x *exchange) extendedCard(ctx context.Context) (*protocol.AgentCard, error
 	if err != nil {
 		return nil, err
 	}
-	return x.card(skills), nil
+	return forClient(x.Request(), x.card(skills)), nil
 }
 
 // card is the card of the endpoint. Without a key it has the name, the description, the skills, and how to

@@ -44,14 +44,14 @@ type fixture struct {
 }
 
 // onBothStores runs a test against the in-process store and against a real redis-server.
-func onBothStores(t *testing.T, test func(t *testing.T, f *fixture)) {
+func onBothStores(t *testing.T, test func(t *testing.T, f *fixture), change ...func(*a2a.Config)) {
 	t.Helper()
 	t.Run("Memory", func(t *testing.T) {
 		store, stop := rig.Memory()
 		t.Cleanup(stop)
-		test(t, newFixture(t, store))
+		test(t, newFixture(t, store, change...))
 	})
-	t.Run("Real", func(t *testing.T) { test(t, newFixture(t, rig.Real(t))) })
+	t.Run("Real", func(t *testing.T) { test(t, newFixture(t, rig.Real(t), change...)) })
 }
 
 // onBothBindings runs a test with the official client over both bindings.

@@ -51,7 +51,11 @@ func (x *exchange) sendMessage(ctx context.Context,
 	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
 		return nil, err
 	}
-	t, err := x.take(ctx, req, cfg.ReturnImmediately)
+	to := answerWhenDone
+	if cfg.ReturnImmediately {
+		to = answerAtOnce
+	}
+	t, err := x.take(ctx, req, to)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +79,7 @@ func (x *exchange) sendStreaming(ctx context.Context, req *protocol.SendMessageR
 	if err != nil {
 		return nil, err
 	}
-	t, err := x.take(ctx, req, false) // a stream does not return at once
+	t, err := x.take(ctx, req, answerStreamed)
 	if err != nil {
 		leave()
 		return nil, err
@@ -94,9 +98,8 @@ func sendConfig(req *protocol.SendMessageRequest) protocol.SendMessageConfig {
 	return *req.Config
 }
 
-// take gives a message to the engine, and returns the task that it is about. atOnce says that the answer is that task
-// whatever its agent does.
-func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, atOnce bool) (picket.Task, error) {
+// take gives a message to the engine, and returns the task that it is about.
+func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, to answerTo) (picket.Task, error) {
 	pool, err := x.poolFor(req.Message)
 	if err != nil {
 		return picket.Task{}, err
@@ -108,15 +111,19 @@ func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, a
 	if err != nil {
 		return picket.Task{}, err
 	}
-	reply, err := takesMessage(req, atOnce)
+	reply, err := takesMessage(req, to)
 	if err != nil {
 		return picket.Task{}, err
 	}
 	if req.Message.TaskID != "" {
 		return x.continueTask(ctx, req, push)
 	}
-	return x.submitWithPush(ctx, pool, req.Message, submission{messageID: req.Message.ID,
-		outputModes: sendConfig(req).AcceptedOutputModes, takesMessage: reply, push: push})
+	s := submission{messageID: req.Message.ID, outputModes: sendConfig(req).AcceptedOutputModes, takesMessage: reply,
+		push: push}
+	if pool.ReusedMessageIDs {
+		s.messageID = ""
+	}
+	return x.submitWithPush(ctx, pool, req.Message, s)
 }
 
 // poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
@@ -207,11 +214,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
-	if errors.Is(err, picket.CodeBudgetExceeded) { // without the sums of the installation
-		err = picket.Refuse(picket.CodeBudgetExceeded, "Send the message again later.",
-			"there is no money for the task at present").WithCause(err)
-	}
-	return t, err
+	return t, s.refusal(err)
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read. The push

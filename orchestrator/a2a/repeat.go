@@ -11,6 +11,19 @@ import (
 	"github.com/picket-dev/picket"
 )
 
+// refusal is why a task was not made, for its client.
+func (s submission) refusal(err error) error {
+	switch {
+	case errors.Is(err, picket.CodeBudgetExceeded): // without the sums of the installation
+		return picket.Refuse(picket.CodeBudgetExceeded, "Send the message again later.",
+			"there is no money for the task at present").WithCause(err)
+	case errors.Is(err, picket.CodeIdempotencyConflict) && s.messageID != "":
+		return picket.Refuse(picket.CodeIdempotencyConflict, "Give each message an id of its own.",
+			"another message was sent with this messageId before").With("field", "/message/messageId").WithCause(err)
+	}
+	return err
+}
+
 // sentBefore finds a message to a task that the client sends again because the reply was lost. What it was then, an
 // answer or something to read, it stays: it answers no later question. A peer answers no questions, and what it tells
 // is told once.

@@ -10,6 +10,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/a2a"
 )
 
 // A client that sends a message again, because the reply was lost, has sent it once: what was left for the agent to
@@ -69,6 +70,55 @@ func TestAMessageToATaskCountsOnce(t *testing.T) {
 		_, err := own.SendMessage(t.Context(), said("more"))
 		wantErr(t, err, protocol.ErrUnsupportedOperation)
 	})
+}
+
+// Two messages with one id are told apart by their content: the second one is refused, and the client is told why.
+func TestAMessageIDNamesOneMessage(t *testing.T) {
+	f := onMemory(t)
+	send := func(text string) string {
+		return f.rawRPC(f.client, "SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"`+text+
+			`"}]},"configuration":{"returnImmediately":true}}`)
+	}
+	if body := send("one"); !strings.Contains(body, `"result"`) {
+		t.Fatal(body)
+	}
+	body := send("two")
+	for _, part := range []string{"-32602", "another message was sent with this messageId before",
+		"Give each message an id of its own.", `"field":"/message/messageId"`} {
+		if !strings.Contains(body, part) {
+			t.Errorf("%s is not in %s", part, body)
+		}
+	}
+}
+
+// In a pool whose clients reuse the ids of messages, each message without a task is a new task. A message to a task
+// still counts once.
+func TestClientsMayReuseTheIDsOfMessages(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		own := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+		req := atOnce(send("work"))
+		first := sendTo(t, own, req)
+		if second := sendTo(t, own, req); second.ID == first.ID {
+			t.Error("the same message again is the same task")
+		}
+		other := atOnce(send("other words"))
+		other.Message.ID = req.Message.ID
+		sendTo(t, own, other)
+		held := f.lease(t)
+		_, err := f.RequestHelp(t.Context(), held, picket.HelpRequest{Question: "Which?"})
+		must(t, err)
+		answer := atOnce(send("red"))
+		answer.Message.TaskID = protocol.TaskID(held.TaskID)
+		sendTo(t, own, answer)
+		sendTo(t, own, answer)
+		now, err := f.Task(t.Context(), held.TaskID)
+		must(t, err)
+		page, err := f.Messages(t.Context(), operator, held.TaskID, picket.MessageQuery{})
+		must(t, err)
+		if len(now.Answers) != 1 || len(page.Messages) != 0 {
+			t.Errorf("%d answers and %d messages, want 1 and 0", len(now.Answers), len(page.Messages))
+		}
+	}, func(c *a2a.Config) { c.Pools[0].ReusedMessageIDs = true })
 }
 
 // A list shows a bounded part of what was said about its tasks, however much that is.

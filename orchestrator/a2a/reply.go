@@ -8,29 +8,44 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A client that takes a message as the answer to a request asks for it in the metadata of its message. Then an agent
-// can answer with the tool reply, and the client gets the message instead of the task.
+// A client that waits for the answer to SendMessage takes a message as well as a task, as the protocol has it. One that
+// streams has to ask for a message in the metadata, because its stream shows nothing of the task until the agent
+// replies. Then an agent can answer with the tool reply, and the client gets the message instead of the task.
+
+// answerTo is how a client gets the answer to its request.
+type answerTo int
+
+const (
+	answerAtOnce   answerTo = iota // the task as it is
+	answerWhenDone                 // one answer, when the client can do something again
+	answerStreamed                 // each change of the task
+)
 
 // replyKey is the member of the metadata of a message that says what its client takes as the answer.
 const replyKey = "reply"
 
-// replyMessage is the one value of that member.
-const replyMessage = "message"
+// The values of that member.
+const (
+	replyMessage = "message"
+	replyTask    = "task"
+)
 
 // takesMessage reports whether the client takes a message as the answer to a request. It refuses a request that shows
 // its task anyway.
-func takesMessage(req *protocol.SendMessageRequest, atOnce bool) (bool, error) {
+func takesMessage(req *protocol.SendMessageRequest, to answerTo) (bool, error) {
 	value, said := req.Message.Metadata[replyKey]
 	switch {
 	case !said:
+		return to == answerWhenDone && req.Message.TaskID == "", nil
+	case value == replyTask:
 		return false, nil
 	case value != replyMessage:
-		return false, picket.Invalid("/message/metadata/reply", `Send "message", or leave it out.`,
+		return false, picket.Invalid("/message/metadata/reply", `Send "message" or "task", or leave it out.`,
 			"reply is not a kind of answers")
 	case req.Message.TaskID != "":
 		return false, picket.Invalid("/message/metadata/reply", "Leave it out: the answer is the task.",
 			"a message to a task is not answered with a message")
-	case atOnce:
+	case to == answerAtOnce:
 		return false, picket.Invalid("/message/metadata/reply", "Leave it out, or wait for the answer.",
 			"a request with returnImmediately is not answered with a message")
 	}

@@ -83,6 +83,38 @@ func all(events <-chan protocol.Event) (list []protocol.Event) {
 	return list
 }
 
+// A client that waits for the answer takes a message, unless it asks for the task.
+func TestAClientThatWaitsTakesAMessage(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
+			ask := func(metadata map[string]any) (answer <-chan protocol.SendMessageResult, held picket.LeaseCredential) {
+				req, answers := send("how are you?"), make(chan protocol.SendMessageResult, 1)
+				req.Message.Metadata = metadata
+				go func() {
+					got, _ := c.SendMessage(t.Context(), req) // nil after an error
+					answers <- got
+				}()
+				return answers, f.lease(t)
+			}
+			answer, held := ask(nil)
+			_, err := f.Reply(t.Context(), held, message("fine"))
+			must(t, err)
+			got := <-answer
+			if m, ok := got.(*protocol.Message); !ok || m.Parts[0].Text() != "fine" {
+				t.Errorf("the answer is %+v", got)
+			}
+			answer, held = ask(map[string]any{"reply": "task"})
+			_, err = f.Reply(t.Context(), held, message("fine"))
+			wantErr(t, err, picket.CodeStateConflict)
+			f.complete(t, held, `"done"`)
+			got = <-answer
+			if task, ok := got.(*protocol.Task); !ok || task.Status.State != protocol.TaskStateCompleted {
+				t.Errorf("the answer is %+v", got)
+			}
+		})
+	})
+}
+
 // A stream whose agent replies is one message, whatever became of the lease before. Once the task has shown something,
 // the stream is that of the task.
 func TestAStreamWaitsForTheReply(t *testing.T) {
@@ -190,7 +222,6 @@ func TestAReplyNeedsAClientThatTakesIt(t *testing.T) {
 		for _, change := range []func(*protocol.SendMessageRequest){
 			func(req *protocol.SendMessageRequest) { atOnce(req) },
 			func(req *protocol.SendMessageRequest) { req.Message.TaskID = task.ID },
-			func(req *protocol.SendMessageRequest) { req.Message.Metadata["reply"] = "task" },
 			func(req *protocol.SendMessageRequest) { req.Message.Metadata["reply"] = true },
 		} {
 			req := forMessage("x")

@@ -167,14 +167,9 @@ func (x *exchange) restContent() ([]byte, error) {
 			return raw, err
 		}
 	}
-	return nil, wrongContentType{picket.Refuse(picket.CodeUnsupportedMedia, "Send Content-Type: application/json.",
-		"Content-Type %.128q is not accepted here", got)}
+	return nil, picket.Refuse(picket.CodeUnsupportedMedia, "Send Content-Type: application/json.",
+		"Content-Type %.128q is not accepted here", got)
 }
-
-// wrongContentType is an error of the request, not of a part of a message.
-type wrongContentType struct{ error }
-
-func (w wrongContentType) Unwrap() error { return w.error }
 
 // listRequest reads the parameters of a list.
 func listRequest(q url.Values) (*protocol.ListTasksRequest, error) {
@@ -229,9 +224,6 @@ func intParam(q url.Values, name string) (*int, error) {
 func (x *exchange) restFailure(err error) error {
 	x.logUnexpected(err)
 	f := failureOf(err)
-	if _, ok := err.(wrongContentType); ok {
-		f.status = http.StatusUnsupportedMediaType
-	}
 	if f.retry > 0 {
 		x.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
 	}

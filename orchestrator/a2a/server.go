@@ -67,6 +67,9 @@ type Pool struct {
 	Task picket.TaskSpec
 	// MaxQueue is how many tasks may wait for the pool. More are refused with picket.CodeQuota.
 	MaxQueue int
+	// ReusedMessageIDs is set if clients give the id of a message to others. Then each message that continues no task
+	// is a new task. Otherwise, the same message again is the same task.
+	ReusedMessageIDs bool
 	// Card is what people have written for its card.
 	Card CardText
 	// Skills describe what its agents can do, by capability. An empty description has defaults. A pool without any

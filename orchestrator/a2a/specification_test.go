@@ -99,3 +99,15 @@ func TestTheTypeOfHTTPAndJSON(t *testing.T) {
 		}
 	}
 }
+
+// A request of another media type than JSON has the status that the specification has for the error.
+func TestAnotherMediaTypeIsABadRequest(t *testing.T) {
+	f := onMemory(t)
+	for _, path := range []string{"/a2a/message:send", "/a2a/message:stream"} {
+		status, _, body := f.ask(f.client, "POST", path, `{"message":{}}`, "Content-Type", "text/plain")
+		if status != 400 || !strings.Contains(body, `"code":400`) ||
+			!strings.Contains(body, "CONTENT_TYPE_NOT_SUPPORTED") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}

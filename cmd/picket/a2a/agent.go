@@ -82,7 +82,7 @@ func readCard(ctx context.Context, t *target, g *guard) (*protocol.AgentCard, []
 	var raw []byte
 	resolver := agentcard.Resolver{Client: g.http(), CardParser: func(body []byte) (*protocol.AgentCard, error) {
 		raw = body
-		card, err := agentcard.DefaultCardParser(body)
+		card, err := agentcard.DefaultCardParser(bareScopes(body))
 		if err != nil {
 			return nil, picket.Refuse(picket.CodeUpstream, "Check that the agent speaks A2A 1.0. Cards of A2A 0.3 have "+
 				"another form.", "%s is not the card of an agent of A2A 1.0: %s", t.base+cardPath, excerpt(err.Error()))

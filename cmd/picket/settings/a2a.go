@@ -24,6 +24,8 @@ type A2A struct {
 	MaxQueue *int            `yaml:"max_queue" check:"queue" doc:"How many tasks may wait in the queue of the pool, 1 to 100000. Further tasks of clients are refused. It is required if a2a.enabled is true."`
 	Timeout  *time.Duration  `yaml:"timeout" check:"timeout" doc:"A run of a client's task is killed after this time, 1s to 168h. The default is the timeout of the role's other tasks."`
 	Review   picket.ReviewBy `yaml:"review" check:"review" doc:"Who decides the result of a client's task: human or none. The default is the review of the role's other tasks, and it can only be stricter."`
+
+	ReusedMessageIDs bool `yaml:"reused_message_ids" check:"yes_no" doc:"Whether clients may give the id of a message to another one. Then a message that is sent again because its answer was lost is a second task."`
 }
 
 // Card is what the agent card of an entry says. An empty field stands for its default. The texts are valid UTF-8
@@ -65,6 +67,8 @@ type A2APool struct {
 	// otherwise. Its envelope is the most that the task may get. A copy of the spec shares what its pointers point to.
 	Task     picket.TaskSpec
 	MaxQueue int // tasks that may wait in the queue of the pool, 1 to 100,000
+	// ReusedMessageIDs is set if clients give the id of a message to others.
+	ReusedMessageIDs bool
 	// Capabilities are what its workers offer.
 	Capabilities []string
 	Preset       string   // of the coding agent that its workers start, or "" or exec
@@ -78,7 +82,8 @@ func (s Settings) A2APools() (pools []A2APool) {
 	for _, e := range s.AgentEntries() {
 		if e.A2A.Enabled {
 			pools = append(pools, A2APool{Agent: e.Name, Role: e.Role(), Task: s.a2aTaskOf(e),
-				MaxQueue: *e.A2A.MaxQueue, Capabilities: slices.Clone(e.Capabilities), Preset: e.Launch.Preset,
+				MaxQueue: *e.A2A.MaxQueue, ReusedMessageIDs: e.A2A.ReusedMessageIDs,
+				Capabilities: slices.Clone(e.Capabilities), Preset: e.Launch.Preset,
 				Command: slices.Clone(e.Launch.Command), Card: e.Card, Skills: maps.Clone(e.Skills)})
 		}
 	}

@@ -32,7 +32,8 @@ agents:
     card: {name: Coder, organization: Example, organization_url: "https://example.com"}
     skills: {go/1.26: {name: Go, input_modes: [text/plain; charset=utf-8]}, a.name: {}}
   least: {a2a: {enabled: true, budget: 0, max_queue: 100000}}
-  preset: {launch: {preset: claude}, timeout: 2m, review: none, a2a: {enabled: true, budget: 2, max_queue: 1}}
+  preset: {launch: {preset: claude}, timeout: 2m, review: none,
+    a2a: {enabled: true, budget: 2, max_queue: 1, reused_message_ids: true}}
   off: {a2a: {budget: 3, max_queue: 3}}
   none: {}
 `
@@ -57,7 +58,7 @@ agents:
 			Skills: map[string]Skill{"go/1.26": {Name: "Go", InputModes: []string{"text/plain; charset=utf-8"}},
 				"a.name": {}}},
 		{Agent: "least", Role: "least", Task: least, MaxQueue: 100_000},
-		{Agent: "preset", Role: "preset", Task: preset, MaxQueue: 1, Preset: "claude"},
+		{Agent: "preset", Role: "preset", Task: preset, MaxQueue: 1, ReusedMessageIDs: true, Preset: "claude"},
 	}
 	pools := got.A2APools()
 	if len(pools) != len(want) {

@@ -107,7 +107,7 @@ agents:
     escalate: fail
     review: none
     on_exit: complete
-    a2a: {enabled: true, budget: $0.5, max_queue: 20, timeout: 5m, review: none}
+    a2a: {enabled: true, budget: $0.5, max_queue: 20, timeout: 5m, review: none, reused_message_ids: true}
     card:
       name: Coder
       description: |
