@@ -239,7 +239,8 @@ func TestPushConfigurationsAreBounded(t *testing.T) {
 	})
 }
 
-// A configuration that a task begins with is there in the same step, and a closed task takes none.
+// A configuration that a task begins with is there in the same step. One of a closed task is told nothing, and stays
+// when the others have ended with the task.
 func TestATaskBeginsWithAPushConfiguration(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		spec := clientTask("builder", "c1")
@@ -254,12 +255,18 @@ func TestATaskBeginsWithAPushConfiguration(t *testing.T) {
 		_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
 		kit.OK(t, err)
 		_, err = f.PutPushConfig(f.Ctx, kit.WithKey("key_a"), pushTo(task.TaskID, "x"))
-		kit.Refused(t, err, picket.CodeTaskClosed)
+		kit.OK(t, err)
 		turn := f.claimPush(t, "one")
 		if got := updates(turn); !slices.Equal(got, []string{"queued cancelled"}) {
 			t.Errorf("told %q", got)
 		}
 		f.mustStep(t, turn, 1, picket.PushTaken, picket.PushDone)
+		list, err = f.PushConfigs(f.Ctx, kit.WithKey("key_a"), task.TaskID)
+		kit.OK(t, err)
+		if len(list) != 1 || list[0].ID != "x" {
+			t.Errorf("after the end: %+v", list)
+		}
+		kit.OK(t, f.DeletePushConfig(f.Ctx, kit.WithKey("key_a"), task.TaskID, "x"))
 		f.wantNoPush(t)
 	})
 }

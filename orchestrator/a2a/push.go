@@ -3,7 +3,6 @@ package a2a
 import (
 	"context"
 	stdjson "encoding/json"
-	"errors"
 	"strings"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -141,9 +140,6 @@ func (x *exchange) submitWithPush(ctx context.Context, pool *Pool, m *protocol.M
 		return t, err
 	}
 	_, err = x.putPush(ctx, t.TaskID, s.push)
-	if errors.Is(err, picket.CodeTaskClosed) { // it has ended meanwhile, so nothing more will be sent
-		err = nil
-	}
 	return t, err
 }
 

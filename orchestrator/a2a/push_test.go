@@ -231,8 +231,8 @@ func (f *fixture) awaitNoPush(t *testing.T, c *a2aclient.Client, task protocol.T
 	t.Error("the task keeps its push configuration")
 }
 
-// Another client finds no task to configure, the sixth configuration and one of a task that has ended are refused, and
-// a message that is sent again sets its configuration again.
+// Another client finds no task to configure, the sixth configuration is refused, and a message that is sent again sets
+// its configuration again. A task that has ended takes a configuration, which is told nothing.
 func TestWhoConfiguresPushNotifications(t *testing.T) {
 	pushOnBothStores(t, func(t *testing.T, f *fixture, r *receiver) {
 		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
@@ -270,8 +270,15 @@ func TestWhoConfiguresPushNotifications(t *testing.T) {
 			}
 			_, err = c.CancelTask(t.Context(), &protocol.CancelTaskRequest{ID: task.ID})
 			must(t, err)
-			_, err = c.CreateTaskPushConfig(t.Context(), &of)
-			wantErr(t, err, protocol.ErrUnsupportedOperation)
+			f.awaitNoPush(t, c, task.ID)
+			for range 2 {
+				made, err := c.CreateTaskPushConfig(t.Context(), &of)
+				must(t, err)
+				if made.ID != of.ID {
+					t.Errorf("%+v", made)
+				}
+			}
+			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: of.ID}))
 			f.awaitNoPush(t, c, task.ID)
 		})
 	})

@@ -96,8 +96,6 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 			"Send no further exit. The one that was reported first is kept."},
 		"evidence": {"the task was decided, so the evidence of its runs cannot be changed any more",
 			"Keep the changes where they are. To show more, create a new task (fixes = this task)."},
-		"push": {"the task is {state}, so nothing more happens to it",
-			"Read the task: it does not change any more."},
 		"decided": {"{alreadyDecided}",
 			"Look at what was decided; for what is left to do create a new task (fixes = this task)."},
 		"": {"the task is {state} and cannot be changed any more",

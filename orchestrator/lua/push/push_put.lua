@@ -1,12 +1,12 @@
 -- needs: push
--- push_put creates or replaces a push configuration of a task of a client. The same request again changes nothing.
+-- push_put creates or replaces a push configuration of a task of a client. The same request again changes nothing. That
+-- of a closed task is told nothing, and stays until it or the task is deleted.
 -- ARGV: task, the configuration (6 values), key of the caller, operator 0|1, most of a task, most of a client
 -- Reply: what pushes.view shows
--- Errors: not_found, task_closed, quota_exceeded
+-- Errors: not_found, quota_exceeded
 local tid, p = ARGV[1], pushes.read(2)
 local t, err = pushes.load_task(tid, ARGV[8], ARGV[9])
 if err then return err end
-if TERMINAL[t.state] then return refuse('task_closed', 'kind', 'push', 'state', t.state) end -- @no-push-of-closed
 if not call('ZSCORE', K('pushes:', tid), p.id) then
   if call('ZCARD', K('pushes:', tid)) >= num(ARGV[10]) then -- @bounds-pushes-of-task
     return refuse('quota_exceeded', 'quota', 'task_pushes', 'limit', ARGV[10])

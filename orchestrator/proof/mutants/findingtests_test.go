@@ -26,7 +26,6 @@ var findingTests = map[string]string{
 	"a client has any number of push configurations":                     "TestPushConfigurationsAreBounded",
 	"a task has any number of push configurations":                       "TestPushConfigurationsAreBounded",
 	"a client sees the push configurations of others":                    "TestWhoSeesPushConfigurations",
-	"a closed task takes a push configuration":                           "TestATaskBeginsWithAPushConfiguration",
 	"a repeated claim gets another push configuration":                   "TestOneDelivererHasAPushConfiguration",
 	"a repeated step of a push configuration is refused":                 "TestOneDelivererHasAPushConfiguration",
 	"a receiver that fails is never given up":                            "TestPushIsGivenUp",

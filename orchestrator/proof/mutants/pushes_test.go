@@ -11,7 +11,6 @@ var pushMutants = []mutant{
 	{"a client has any number of push configurations", []edit{{"bounds-pushes-of-client", "if false then"}}},
 	{"a task has any number of push configurations", []edit{{"bounds-pushes-of-task", "if false then"}}},
 	{"a client sees the push configurations of others", []edit{{"client-configures-own", "if t and t.client then return t end"}}},
-	{"a closed task takes a push configuration", []edit{{"no-push-of-closed", ""}}},
 	{"a repeated claim gets another push configuration", []edit{{"claims-push-again", "local member"}}},
 	{"a repeated step of a push configuration is refused", []edit{{"same-push-step", ""}}},
 	{"a receiver that fails is never given up", []edit{{"gives-push-up", ""}}},
