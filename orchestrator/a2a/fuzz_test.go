@@ -84,6 +84,9 @@ func FuzzREST(f *testing.F) {
 			t.Skip()
 		}
 		w := p.answer([]string{"GET", "POST", "DELETE"}[method%3], "/agents/builder/a2a/"+path, query, body)
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+			return // its time can be over before the first event
+		}
 		// 503 is the answer to a request that waited when its time was over.
 		if w.Code >= 500 && w.Code != 503 || w.Code == 200 && w.Body.Len() == 0 {
 			t.Fatalf("%d %q?%s: %d %s", method%3, path, query, w.Code, w.Body)

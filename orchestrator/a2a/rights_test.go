@@ -29,14 +29,23 @@ var rights = map[string]int{
 	"GET /a2a/tasks/:id:subscribe":     200,
 	"POST /a2a/tasks/:id:subscribe":    200,
 	"POST /a2a/messages":               202,
-	"GET /a2a/health":                  200,
-	"GET /a2a/extendedAgentCard":       400, // cards are not public, so there is none
+
+	"GET /a2a/tasks/:id/pushNotificationConfigs":            200,
+	"POST /a2a/tasks/:id/pushNotificationConfigs":           200,
+	"GET /a2a/tasks/:id/pushNotificationConfigs/:config":    200,
+	"DELETE /a2a/tasks/:id/pushNotificationConfigs/:config": 200,
+
+	"GET /a2a/health":            200,
+	"GET /a2a/extendedAgentCard": 400, // cards are not public, so there is none
 }
 
 // aboutTask reports whether a route is about one task.
 func aboutTask(route string) bool {
 	return strings.Contains(route, ":id") || strings.HasSuffix(route, " /a2a") || strings.HasSuffix(route, " /a2a/")
 }
+
+// aboutPush reports whether a route is about push notifications, which no peer gets.
+func aboutPush(route string) bool { return strings.Contains(route, "/pushNotificationConfigs") }
 
 // ownRights are what a client that may use the pool gets: as much as the owner of the task, except for that task. The
 // agent runs no task of its own.
@@ -63,6 +72,9 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 	must(t, err)
 	task := f.clientTask(t, "one") // which the agent one runs
 	f.heldBy(t, "one")
+	_, err = f.PutPushConfig(t.Context(), operator, picket.PushConfig{TaskID: task, ID: "c1",
+		URL: "https://hooks.example.com/a"})
+	must(t, err)
 	live, superseded := f.peers(t)
 	held, err := rig.Sealer().OpenLeaseToken(live)
 	must(t, err)
@@ -96,13 +108,19 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 			return owners
 		}},
 		"a peer": {"Authorization: Bearer " + live, func(route string, owners int, _ bool) int {
-			if aboutTask(route) {
+			switch {
+			case aboutPush(route):
+				return 400
+			case aboutTask(route):
 				return 404
 			}
 			return owners
 		}},
 		"a superseded peer": {"Authorization: Bearer " + superseded, func(route string, _ int, _ bool) int {
-			if aboutTask(route) {
+			switch {
+			case aboutPush(route):
+				return 400
+			case aboutTask(route):
 				return 404 // it is not a subtask of its own
 			}
 			return 412
@@ -182,13 +200,18 @@ func (f *fixture) tryRoute(t *testing.T, at, route, id, credential string) (stat
 			`","role":"ROLE_USER","parts":[{"text":"work"}],` + role + `}}`,
 		"POST /a2a/message:stream": `{"message":{"messageId":"` + made + `","role":"ROLE_USER","parts":[{"text":"work"}],` +
 			role + `}}`,
-		"POST /a2a/tasks":    `{"title":"work",` + role + `}`,
-		"POST /a2a/messages": `{"toAgentId":"one","type":"hint","payload":"x"}`,
+		"POST /a2a/tasks":                             `{"title":"work",` + role + `}`,
+		"POST /a2a/messages":                          `{"toAgentId":"one","type":"hint","payload":"x"}`,
+		"POST /a2a/tasks/:id/pushNotificationConfigs": `{"id":"c1","url":"https://hooks.example.com/a"}`,
 	}[route]
 	method, path, _ := strings.Cut(route, " ")
+	config := "c1"
+	if method == http.MethodDelete { // the others need theirs again
+		config = "c2"
+	}
 	at = strings.NewReplacer(":namespace", "default", ":role", "builder", ":agent", "one").Replace(at)
-	req, err := http.NewRequestWithContext(t.Context(), method, f.url+at+strings.ReplaceAll(path, ":id", id),
-		strings.NewReader(body))
+	path = strings.NewReplacer(":id", id, ":config", config).Replace(path)
+	req, err := http.NewRequestWithContext(t.Context(), method, f.url+at+path, strings.NewReader(body))
 	must(t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")

@@ -1,6 +1,7 @@
 package a2a_test
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/internal/rig/contract"
 	"github.com/picket-dev/picket/orchestrator/a2a"
@@ -23,11 +25,17 @@ func withRoutes(t *testing.T) (f *fixture, routes []string) {
 	store, stop := rig.Memory()
 	t.Cleanup(stop)
 	f = newFixture(t, store, func(cfg *a2a.Config) {
+		cfg.CheckPush = func(context.Context, picket.Secret) error { return nil }
 		server, err := a2a.New(*cfg)
 		must(t, err)
 		routes = server.Routes()
 	})
 	return f, routes
+}
+
+// described is a path in the form of docs/openapi.yaml.
+func described(path string) string {
+	return strings.NewReplacer(":id", "{id}", ":config", "{config}").Replace(path)
 }
 
 // Each route stands in docs/openapi.yaml once for all endpoints, and each endpoint has all of them.
@@ -37,23 +45,22 @@ func TestEveryRouteOfAnEndpointIsDescribed(t *testing.T) {
 	for _, r := range routes {
 		method, path, _ := strings.Cut(r, " ")
 		of := addressOf.FindString(path)
-		at[of] = append(at[of], method+" "+strings.ReplaceAll(path[len(of):], ":id", "{id}"))
+		at[of] = append(at[of], method+" "+described(path[len(of):]))
 	}
-	var described []string
+	var all []string
 	for _, r := range contract.Load(t).Routes() {
 		if strings.Contains(r, " /a2a") || strings.Contains(r, " /.well-known/") {
-			described = append(described, r)
+			all = append(all, r)
 		}
 	}
-	slices.Sort(described)
+	slices.Sort(all)
 	if len(at) != 6 {
 		t.Errorf("%d addresses of endpoints", len(at))
 	}
 	for of, list := range at {
 		slices.Sort(list)
-		if !slices.Equal(list, described) {
-			t.Errorf("%s has the routes\n%s\ndescribed are\n%s", of, strings.Join(list, "\n"),
-				strings.Join(described, "\n"))
+		if !slices.Equal(list, all) {
+			t.Errorf("%s has the routes\n%s\ndescribed are\n%s", of, strings.Join(list, "\n"), strings.Join(all, "\n"))
 		}
 	}
 }
@@ -71,7 +78,8 @@ func TestTheRoutesBelowAnEndpoint(t *testing.T) {
 	for _, below := range paths {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			listed := slices.Contains(routes, method+" /agents/:role/a2a/"+below)
-			status, _, body := f.ask(f.client, method, "/a2a/"+strings.ReplaceAll(below, ":id", "mine"), "")
+			status, _, body := f.ask(f.client, method, "/a2a/"+strings.NewReplacer(":id", "mine", ":config",
+				"c1").Replace(below), "")
 			there := !strings.Contains(body, protocol.ErrorReason(protocol.ErrMethodNotFound))
 			if there != listed {
 				t.Errorf("%s a2a/%s: %d %s, in the list: %v", method, below, status, body, listed)
@@ -90,7 +98,9 @@ func (r rootOf) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Answers are as docs/openapi.yaml describes them.
 func TestAnswersOfEndpointsAreAsDescribed(t *testing.T) {
-	f := onMemory(t)
+	f := onMemory(t, func(cfg *a2a.Config) {
+		cfg.CheckPush = func(context.Context, picket.Secret) error { return nil }
+	})
 	f.register(t, "one", "builder")
 	f.http = &http.Client{Transport: rootOf{contract.Load(t).Transport(t, f.http.Transport)}}
 	call := func(method, path, body string, want int, headers ...string) {
@@ -113,6 +123,14 @@ func TestAnswersOfEndpointsAreAsDescribed(t *testing.T) {
 	held := f.heldBy(t, "one")
 	call("POST", "/a2a/messages", `{"toAgentId":"one","type":"hint","payload":"x"}`, 202)
 	call("GET", "/a2a/tasks/"+held.TaskID, "", 200)
+	pushes := "/a2a/tasks/" + held.TaskID + "/pushNotificationConfigs"
+	call("POST", pushes, `{"id":"c1","url":"https://hooks.example.com/a","token":"t","authentication":`+
+		`{"scheme":"Bearer","credentials":"c"}}`, 200)
+	call("POST", pushes, `{}`, 400)
+	call("GET", pushes, "", 200)
+	call("GET", pushes+"/c1", "", 200)
+	call("GET", pushes+"/c2", "", 404)
+	call("DELETE", pushes+"/c1", "", 200)
 	call("POST", "/a2a/tasks/"+held.TaskID+":cancel", "", 200)
 	call("POST", "/a2a/tasks", `{"title":"work"}`, 202)
 	call("POST", "/a2a/tasks", `{}`, 400)
