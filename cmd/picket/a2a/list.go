@@ -79,7 +79,9 @@ var taskColumns = []term.Column[*protocol.Task]{
 	{Head: "STATE", Cell: func(t *protocol.Task) string { return agentclient.StateName(t.Status.State) }},
 	{Head: "CONTEXT", Cell: func(t *protocol.Task) string { return t.ContextID }, DropOrder: 2},
 	{Head: "UPDATED", Cell: func(t *protocol.Task) string { return ago(t.Status.Timestamp) }, DropOrder: 1},
-	{Head: "THE AGENT SAYS", Cell: func(t *protocol.Task) string { return term.Clip(agentclient.Said(t.Status.Message), 80) }},
+	{Head: "THE AGENT SAYS", Cell: func(t *protocol.Task) string {
+		return term.Clip(agentclient.Said(t.Status.Message), 80)
+	}},
 }
 
 func printTasks(w, notes io.Writer, format string, tasks []*protocol.Task, more bool) error {

@@ -130,8 +130,8 @@ func isLoopback(u *url.URL) bool {
 	return ip != nil && ip.IsLoopback() || u.Hostname() == "localhost"
 }
 
-// hostIn returns a function that reports whether a URL has one of the hosts, each with or without a port. Without a port,
-// a host stands for the usual one.
+// hostIn returns a function that reports whether a URL has one of the hosts. A host without a port stands for the usual
+// one.
 func hostIn(hosts []string) func(*url.URL) bool {
 	return func(u *url.URL) bool {
 		return slices.ContainsFunc(hosts, func(host string) bool {

@@ -22,9 +22,9 @@ import (
 // launch is what is started for a task: a coding agent with arguments of its
 // own, or a plain command.
 type launch struct {
-	preset  agents.Preset // empty for a plain command
-	command []string      // of a coding agent: its program and what is added to its arguments; nil for its own
-	foreign *foreign.Remote   // to which tasks are passed on; nil: a program is started
+	preset  agents.Preset   // empty for a plain command
+	command []string        // of a coding agent: its program and what is added to its arguments; nil for its own
+	foreign *foreign.Remote // to which tasks are passed on; nil: a program is started
 }
 
 // agentFlag names the coding agent.

@@ -1,4 +1,5 @@
-// Package fakeagent is an agent of A2A for tests: it answers what a test says, whether that follows the protocol or not.
+// Package fakeagent is an agent of A2A for tests. It answers what a test says, whether that follows the protocol or
+// not.
 package fakeagent
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/picket-dev/picket/client"
 )
 
-// Agent is an agent of A2A over JSON-RPC that answers what a test says. Its fields can be set until it is called.
+// Agent is an agent of A2A over JSON-RPC. Its fields can be set until it is called.
 type Agent struct {
 	// URL is that of the agent.
 	URL string

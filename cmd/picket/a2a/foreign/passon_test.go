@@ -422,7 +422,8 @@ func TestATaskWithoutMoneyIsNotPassedOn(t *testing.T) {
 // An agent that has only the binding HTTP+JSON is spoken to in it, as its card says, with a credential in its header.
 func TestAForeignAgentOverHTTPAndJSON(t *testing.T) {
 	f := fakeagent.New(t)
-	f.Card = strings.Replace(strings.Replace(fakeagent.UsualCard, "JSONRPC", "HTTP+JSON", 1), `"skills":[]`, `"skills":[],
+	card := strings.Replace(fakeagent.UsualCard, "JSONRPC", "HTTP+JSON", 1)
+	f.Card = strings.Replace(card, `"skills":[]`, `"skills":[],
 		"securitySchemes":{"key":{"apiKeySecurityScheme":{"location":"header","name":"X-Partner"}}},
 		"securityRequirements":[{"schemes":{"key":[]}}]`, 1)
 	var paths []string

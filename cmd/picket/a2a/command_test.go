@@ -173,8 +173,8 @@ func TestAListHasPages(t *testing.T) {
 	var params []string
 	f.Answer = func(_, p string) string {
 		params = append(params, p)
-		return `{"tasks":[` + fakeagent.TaskIn("WORKING") + `,` + fakeagent.TaskIn("COMPLETED") + `],"nextPageToken":"p` +
-			strings.Repeat("x", len(params)) + `"}`
+		tasks := fakeagent.TaskIn("WORKING") + `,` + fakeagent.TaskIn("COMPLETED")
+		return `{"tasks":[` + tasks + `],"nextPageToken":"p` + strings.Repeat("x", len(params)) + `"}`
 	}
 	r := run(t, "list", f.URL, "--limit", "5", "--state", "input-required", "--context", "c1", "-o", "name")
 	r.want(t, 0, "5 shown, there are more: raise --limit")
