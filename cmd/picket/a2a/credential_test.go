@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -196,4 +197,16 @@ func TestTheNamespaceOfARole(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", given, got, err, want)
 		}
 	}
+}
+
+// If an agent refuses the credential, or the lack of one, the person learns which flag names it.
+func TestWhatHelpsWhenACredentialIsRefused(t *testing.T) {
+	f := fakeagent.New(t)
+	atHome(t, "http://127.0.0.1:1", ownKey)
+	t.Setenv("AGENT_TOKEN", "tok")
+	f.Rest = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+	run(t, "get", f.URL, "t1").want(t, 1, "Name the environment variable with the credential for the agent: "+
+		"--token-env NAME")
+	run(t, "get", f.URL, "t1", "--token-env", "AGENT_TOKEN").want(t, 1,
+		"Check the credential that --token-env names, and what it allows.")
 }

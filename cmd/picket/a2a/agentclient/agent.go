@@ -14,7 +14,7 @@ const CallTimeout = time.Minute
 
 // Agent is an agent that can be called.
 type Agent struct {
-	// Client makes the calls for which Agent has no method. [Agent.Explain] is for their errors.
+	// Client makes the calls for which Agent has no method. Pass their errors to [Agent.Explain].
 	Client *a2aclient.Client
 
 	target *Target
