@@ -140,6 +140,7 @@ var mayImport = map[string][]string{
 	"internal/rig/contract":   {"docs", "github.com/getkin/kin-openapi/...", "github.com/go-json-experiment/json/..."},
 	"internal/rig/moves":      {"picket"}, // the legal moves, against which everything is tested
 	"internal/rig/cleanup":    nil,        // what a test program leaves behind
+	"internal/rig/fakeagent":  {"client"}, // an agent of A2A that answers what a test says
 	"internal/rig/proctest":   {"picket", "adapter/process", "internal/rig/cleanup", "go.uber.org/goleak"},
 	"cmd/picket":              anyImport,
 	"cmd/picket/cli/exit":     {"picket"},
@@ -161,16 +162,21 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"cmd/picket/agentsession": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
-	"cmd/picket/a2a": {"picket", "budget", "client", "adapter", "adapter/process",
-		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term",
-		"internal/files", "internal/outbound", "internal/text", "internal/unixsocket",
+	"cmd/picket/a2a": {"picket", "cmd/picket/a2a/agentclient",
+		"cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/unixsocket",
 		"github.com/a2aproject/a2a-go/v2/...", "github.com/spf13/cobra", "github.com/go-json-experiment/json/..."},
+	"cmd/picket/a2a/agentclient": {"picket", "client", "cmd/picket/cli", "cmd/picket/cli/exit",
+		"cmd/picket/cli/term", "internal/text", "github.com/a2aproject/a2a-go/v2/..."},
+	"cmd/picket/a2a/foreign": {"picket", "budget", "client", "adapter", "adapter/process",
+		"cmd/picket/a2a/agentclient", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit",
+		"cmd/picket/cli/term", "internal/files", "internal/outbound", "internal/text",
+		"github.com/a2aproject/a2a-go/v2/..."},
 	"cmd/picket/attach": {"picket", "budget", "client", "adapter", "adapter/agents", "adapter/sessions",
-		"adapter/workspace", "cmd/picket/a2a",
+		"adapter/workspace", "cmd/picket/a2a/foreign",
 		"cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit", "cmd/picket/cli/term", "internal/tracing",
 		"github.com/spf13/cobra", "golang.org/x/sys/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/doctor": {"picket", "budget", "adapter/agents", "adapter/process",
-		"internal/devredis", "cmd/picket/a2a", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit",
+		"internal/devredis", "cmd/picket/a2a/foreign", "cmd/picket/settings", "cmd/picket/cli", "cmd/picket/cli/exit",
 		"cmd/picket/cli/term",
 		"github.com/spf13/cobra", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
 	"cmd/picket/demo": {"picket", "budget", "adapter/process", "internal/text",
@@ -282,7 +288,11 @@ func TestForbiddenImportsAreSeen(t *testing.T) {
 			module + "/toolproxy"},
 		"cmd/picket/attach": {module + "/cmd/picket/doctor", module + "/cmd/picket/demo", module + "/orchestrator"},
 		"cmd/picket/doctor": {module + "/cmd/picket/attach", module + "/orchestrator", module + "/toolproxy"},
-		"adapter/process":   {module + "/adapter", module + "/adapter/agents", module + "/adapter/workspace"},
+		"cmd/picket/a2a":    {module + "/cmd/picket/a2a/foreign", module + "/adapter"},
+		"cmd/picket/a2a/agentclient": {module + "/cmd/picket/a2a", module + "/cmd/picket/a2a/foreign",
+			module + "/cmd/picket/settings", module + "/adapter"},
+		"cmd/picket/a2a/foreign": {module + "/cmd/picket/a2a", "github.com/spf13/cobra"},
+		"adapter/process":        {module + "/adapter", module + "/adapter/agents", module + "/adapter/workspace"},
 	} {
 		for _, imp := range imports {
 			if allowed(pkg, imp, false) {

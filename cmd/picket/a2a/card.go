@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
@@ -32,7 +33,7 @@ func newCard() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			card, raw, err := readCard(cmd.Context(), t, t.guard())
+			card, raw, err := agentclient.ReadCard(cmd.Context(), &t.Target)
 			if err != nil {
 				return err
 			}
@@ -46,7 +47,7 @@ func newCard() *cobra.Command {
 				return nil
 			}
 			if !jsontext.Value(raw).IsValid() {
-				return notA2A("the card is not valid JSON")
+				return agentclient.NotA2A("the card is not valid JSON")
 			}
 			return term.PrintValue(w, format, raw)
 		},

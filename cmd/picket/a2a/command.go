@@ -3,12 +3,12 @@ package a2a
 import (
 	"context"
 	"io"
-	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -42,8 +42,11 @@ func leaves(c *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// callTimeout is how long a request may take which does not wait for the work of an agent.
-const callTimeout = time.Minute
+// agent is the agent that a command talks to.
+type agent struct {
+	*agentclient.Agent
+	*target
+}
 
 // onAgent is the body of a command whose first argument is an agent.
 func onAgent(act func(cmd *cobra.Command, a *agent, rest []string) error) func(*cobra.Command, []string) error {
@@ -52,11 +55,11 @@ func onAgent(act func(cmd *cobra.Command, a *agent, rest []string) error) func(*
 		if err != nil {
 			return err
 		}
-		a, err := open(cmd.Context(), t)
+		a, err := agentclient.Open(cmd.Context(), &t.Target)
 		if err != nil {
 			return err
 		}
-		return act(cmd, a, given[1:])
+		return act(cmd, &agent{Agent: a, target: t}, given[1:])
 	}
 }
 
@@ -83,7 +86,7 @@ func get(cmd *cobra.Command, a *agent, id protocol.TaskID) error {
 		return err
 	}
 	return cli.ShowOrPoll(cmd, func(ctx context.Context, w io.Writer) error {
-		t, err := a.task(ctx, id)
+		t, err := a.Task(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -97,11 +100,9 @@ func newCancel() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := context.WithTimeout(cmd.Context(), callTimeout)
-		defer stop()
-		t, err := a.client.CancelTask(ctx, &protocol.CancelTaskRequest{ID: id})
+		t, err := a.Cancel(cmd.Context(), id)
 		if err != nil {
-			return a.explain(err)
+			return err
 		}
 		w := cmd.OutOrStdout()
 		return printAnswer(w, format, t, string(t.ID), func() { printTask(w, t) })

@@ -12,15 +12,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
-const (
-	listedAtOnce = 100  // tasks of a page
-	mostListed   = 1000 // tasks of a list
-)
+const mostListed = 1000 // tasks of a list
 
 func newList() *cobra.Command {
 	c := &cobra.Command{
@@ -36,7 +34,7 @@ func newList() *cobra.Command {
 				return err
 			}
 			return cli.ShowOrPoll(cmd, func(ctx context.Context, w io.Writer) error {
-				tasks, more, err := a.list(ctx, req, limit)
+				tasks, more, err := a.List(ctx, req, limit)
 				if err != nil {
 					return err
 				}
@@ -55,7 +53,7 @@ func listRequest(cmd *cobra.Command) (req protocol.ListTasksRequest, limit int, 
 	state, _ := cmd.Flags().GetString("state")
 	if state != "" {
 		at := slices.IndexFunc(states, func(s protocol.TaskState) bool {
-			return stateName(s) == strings.ToLower(state) || string(s) == state
+			return agentclient.StateName(s) == strings.ToLower(state) || string(s) == state
 		})
 		if at < 0 {
 			return req, 0, exit.Usagef("--state %s: choose one of %s", state, strings.Join(stateNames(), ", "))
@@ -71,38 +69,19 @@ func listRequest(cmd *cobra.Command) (req protocol.ListTasksRequest, limit int, 
 
 func stateNames() (names []string) {
 	for _, s := range states {
-		names = append(names, stateName(s))
+		names = append(names, agentclient.StateName(s))
 	}
 	return names
 }
 
-// list reads pages of tasks until there are limit tasks. more reports whether the agent has further ones.
-func (a *agent) list(ctx context.Context, req protocol.ListTasksRequest, limit int) (all []*protocol.Task, more bool,
-	err error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
-	defer stop()
-	for {
-		req.PageSize = min(listedAtOnce, limit-len(all))
-		page, err := a.client.ListTasks(ctx, &req)
-		if err != nil {
-			return nil, false, a.explain(err)
-		}
-		found := slices.DeleteFunc(page.Tasks, func(t *protocol.Task) bool { return t == nil })
-		all = append(all, found[:min(len(found), limit-len(all))]...)
-		more = page.NextPageToken != ""
-		if !more || len(all) == limit || len(found) == 0 || page.NextPageToken == req.PageToken {
-			return all, more, nil
-		}
-		req.PageToken = page.NextPageToken
-	}
-}
-
 var taskColumns = []term.Column[*protocol.Task]{
 	{Head: "TASK", Cell: func(t *protocol.Task) string { return string(t.ID) }},
-	{Head: "STATE", Cell: func(t *protocol.Task) string { return stateName(t.Status.State) }},
+	{Head: "STATE", Cell: func(t *protocol.Task) string { return agentclient.StateName(t.Status.State) }},
 	{Head: "CONTEXT", Cell: func(t *protocol.Task) string { return t.ContextID }, DropOrder: 2},
 	{Head: "UPDATED", Cell: func(t *protocol.Task) string { return ago(t.Status.Timestamp) }, DropOrder: 1},
-	{Head: "THE AGENT SAYS", Cell: func(t *protocol.Task) string { return term.Clip(said(t.Status.Message), 80) }},
+	{Head: "THE AGENT SAYS", Cell: func(t *protocol.Task) string {
+		return term.Clip(agentclient.Said(t.Status.Message), 80)
+	}},
 }
 
 func printTasks(w, notes io.Writer, format string, tasks []*protocol.Task, more bool) error {
@@ -118,7 +97,7 @@ func printTasks(w, notes io.Writer, format string, tasks []*protocol.Task, more 
 	for _, t := range tasks {
 		raw, err := stdjson.Marshal(t)
 		if err != nil {
-			return notA2A("a task of the agent cannot be written as JSON: %s", excerpt(err.Error()))
+			return agentclient.NotA2A("a task of the agent cannot be written as JSON: %s", agentclient.Excerpt(err.Error()))
 		}
 		raws = append(raws, raw)
 	}

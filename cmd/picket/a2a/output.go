@@ -5,12 +5,12 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 )
 
@@ -18,16 +18,6 @@ import (
 var states = []protocol.TaskState{protocol.TaskStateSubmitted, protocol.TaskStateWorking,
 	protocol.TaskStateInputRequired, protocol.TaskStateAuthRequired, protocol.TaskStateCompleted,
 	protocol.TaskStateFailed, protocol.TaskStateCanceled, protocol.TaskStateRejected}
-
-// stateName is the name of a state for people, such as input-required.
-func stateName(s protocol.TaskState) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_")), "_", "-")
-}
-
-// interrupted reports whether a task waits for its client or for a person.
-func interrupted(s protocol.TaskState) bool {
-	return s == protocol.TaskStateInputRequired || s == protocol.TaskStateAuthRequired
-}
 
 // printAnswer prints one thing in a format. name is its id, and show prints it for people.
 func printAnswer(w io.Writer, format string, thing any, name string, show func()) error {
@@ -38,7 +28,7 @@ func printAnswer(w io.Writer, format string, thing any, name string, show func()
 	case "json", "jsonl", "yaml":
 		raw, err := stdjson.Marshal(thing)
 		if err != nil {
-			return notA2A("the answer of the agent cannot be written as JSON: %s", excerpt(err.Error()))
+			return agentclient.NotA2A("the answer of the agent cannot be written as JSON: %s", agentclient.Excerpt(err.Error()))
 		}
 		return term.PrintValue(w, format, raw)
 	}
@@ -50,7 +40,7 @@ func printAnswer(w io.Writer, format string, thing any, name string, show func()
 func printTask(w io.Writer, t *protocol.Task) {
 	d := term.NewDescription(w)
 	d.Row("task", term.OneLine(string(t.ID)))
-	d.Row("state", d.State(term.OneLine(stateName(t.Status.State))))
+	d.Row("state", d.State(term.OneLine(agentclient.StateName(t.Status.State))))
 	d.Add("context", term.OneLine(t.ContextID))
 	d.Add("updated", ago(t.Status.Timestamp))
 	d.Print()
@@ -116,21 +106,4 @@ func fileText(p *protocol.Part) string {
 		text += ", " + term.OneLine(p.MediaType)
 	}
 	return text
-}
-
-// said is the text of a message, in one short line. It is empty if there is none.
-func said(m *protocol.Message) string {
-	if m == nil {
-		return ""
-	}
-	var lines []string
-	for _, p := range m.Parts {
-		if p != nil && p.Text() != "" {
-			lines = append(lines, p.Text())
-		}
-	}
-	if len(lines) == 0 {
-		return ""
-	}
-	return excerpt(strings.Join(lines, " "))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -35,11 +36,11 @@ func newPushAdd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := context.WithTimeout(cmd.Context(), callTimeout)
+		ctx, stop := context.WithTimeout(cmd.Context(), agentclient.CallTimeout)
 		defer stop()
-		made, err := a.client.CreateTaskPushConfig(ctx, config)
+		made, err := a.Client.CreateTaskPushConfig(ctx, config)
 		if err != nil {
-			return a.explain(err)
+			return a.Explain(err)
 		}
 		return printPushes(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
 	})
@@ -96,11 +97,11 @@ func newPushList() *cobra.Command {
 			return err
 		}
 		return cli.ShowOrPoll(cmd, func(ctx context.Context, w io.Writer) error {
-			ctx, stop := context.WithTimeout(ctx, callTimeout)
+			ctx, stop := context.WithTimeout(ctx, agentclient.CallTimeout)
 			defer stop()
-			list, err := a.client.ListTaskPushConfigs(ctx, &protocol.ListTaskPushConfigRequest{TaskID: id})
+			list, err := a.Client.ListTaskPushConfigs(ctx, &protocol.ListTaskPushConfigRequest{TaskID: id})
 			if err != nil {
-				return a.explain(err)
+				return a.Explain(err)
 			}
 			return printPushes(w, term.NotesWriter(cmd, w), format, list)
 		})
@@ -114,12 +115,12 @@ func newPushRemove() *cobra.Command {
 		Use: "remove AGENT TASK ID", Aliases: []string{"rm"}, Short: "Delete a push configuration of a task",
 		Args: cli.CheckArgs(cobra.ExactArgs(3)),
 		RunE: onAgent(func(cmd *cobra.Command, a *agent, rest []string) error {
-			ctx, stop := context.WithTimeout(cmd.Context(), callTimeout)
+			ctx, stop := context.WithTimeout(cmd.Context(), agentclient.CallTimeout)
 			defer stop()
-			err := a.client.DeleteTaskPushConfig(ctx, &protocol.DeleteTaskPushConfigRequest{
+			err := a.Client.DeleteTaskPushConfig(ctx, &protocol.DeleteTaskPushConfigRequest{
 				TaskID: protocol.TaskID(rest[0]), ID: rest[1]})
 			if err != nil {
-				return a.explain(err)
+				return a.Explain(err)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "deleted "+term.OneLine(rest[1]))
 			return nil
@@ -141,7 +142,7 @@ func printPushes(w, notes io.Writer, format string, list []*protocol.PushConfig)
 	for _, c := range list {
 		raw, err := stdjson.Marshal(c)
 		if err != nil {
-			return notA2A("a push configuration cannot be written as JSON: %s", excerpt(err.Error()))
+			return agentclient.NotA2A("a push configuration cannot be written as JSON: %s", agentclient.Excerpt(err.Error()))
 		}
 		raws = append(raws, raw)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -212,8 +213,7 @@ func (a *agent) send(cmd *cobra.Command, m *protocol.Message, wait bool) error {
 	}
 	ctx, stop := waiting(cmd)
 	defer stop()
-	result, err := a.client.SendMessage(ctx, &protocol.SendMessageRequest{Message: m,
-		Config: &protocol.SendMessageConfig{ReturnImmediately: true}})
+	result, err := a.Send(ctx, m)
 	if err != nil {
 		return a.unsent(ctx, cmd, m, err)
 	}
@@ -224,9 +224,9 @@ func (a *agent) send(cmd *cobra.Command, m *protocol.Message, wait bool) error {
 		return printAnswer(w, format, said, said.ID, func() { printParts(w, said.Parts) })
 	}
 	if t.ID == "" {
-		return notA2A("the task that the agent answered has no id")
+		return agentclient.NotA2A("the task that the agent answered has no id")
 	}
-	if wait && !t.Status.State.Terminal() && !interrupted(t.Status.State) {
+	if wait && !t.Status.State.Terminal() && !agentclient.Interrupted(t.Status.State) {
 		notes := &progress{w: cmd.ErrOrStderr()}
 		fmt.Fprintln(notes.w, "task "+term.OneLine(string(t.ID)))
 		if err := notes.take(t); err != nil {
@@ -235,7 +235,7 @@ func (a *agent) send(cmd *cobra.Command, m *protocol.Message, wait bool) error {
 		if _, err := a.follow(ctx, cmd, t.ID, true, notes.take); err != nil {
 			return err
 		}
-		if t, err = a.task(cmd.Context(), t.ID); err != nil {
+		if t, err = a.Task(cmd.Context(), t.ID); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,6 @@ func (a *agent) unsent(ctx context.Context, cmd *cobra.Command, m *protocol.Mess
 		fmt.Fprintln(cmd.ErrOrStderr(), "the agent may have taken the message. "+again)
 		return exit.Status(ended(ctx))
 	}
-	err = a.explain(err)
 	var dial *net.OpError
 	notTaken := errors.As(err, &dial) && dial.Op == "dial"
 	if e, ok := errors.AsType[*picket.Error](err); ok && errors.Is(err, picket.ErrUnknown) && !notTaken {
@@ -287,15 +286,15 @@ func ended(ctx context.Context) int {
 // follow follows a task. If ctx, which is that of waiting, ends, it says how to go on.
 func (a *agent) follow(ctx context.Context, cmd *cobra.Command, id protocol.TaskID, untilAsked bool,
 	event func(protocol.Event) error) (protocol.TaskStatus, error) {
-	f := &follower{agent: a, id: id, untilAsked: untilAsked, event: event, first: firstPause, longest: longestPause,
-		lost: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; going on when the agent answers\n", err) }}
-	err := f.run(ctx)
+	f := &agentclient.Follower{Agent: a.Agent, ID: id, UntilAsked: untilAsked, Event: event,
+		Lost: func(err error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; going on when the agent answers\n", err) }}
+	err := f.Run(ctx)
 	if err != nil && ctx.Err() != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "the task goes on")
 		cli.PrintNext(cmd, a.command("stream", string(id)), a.command("cancel", string(id)))
-		return f.status, exit.Status(ended(ctx))
+		return f.Status, exit.Status(ended(ctx))
 	}
-	return f.status, err
+	return f.Status, err
 }
 
 // suggest says what a person can do next with a task.

@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
@@ -19,34 +21,24 @@ import (
 
 // target is the agent that a person means.
 type target struct {
+	agentclient.Target
 	given string // as on the command line
 	flags string // that a suggested command needs again, each after a blank
 	// source is the environment variable that holds the credential, empty if --token-env is not given.
 	source string
-	// base is the URL of the agent without a slash at its end, for requests.
-	base string
-	// credential is for the agent, and empty if it gets none.
-	credential picket.Secret
-	// server is the connection to the Picket server that the agent belongs to, nil for any other agent.
-	server *cli.Connection
-	// allowed are the hosts, with or without a port, that the card may name besides that of base.
-	allowed []string
-	// worker is what a worker of a foreign agent knows of it. It is nil on the command line.
-	worker *Remote
 }
-
-const cardPath = "/.well-known/agent-card.json"
 
 // findTarget finds the address of an agent and the credential for it.
 func findTarget(cmd *cobra.Command, given string) (*target, error) {
 	t := &target{given: given}
-	t.allowed, _ = cmd.Flags().GetStringSlice("allow-host")
-	for _, host := range t.allowed {
+	hosts, _ := cmd.Flags().GetStringSlice("allow-host")
+	t.Allows, t.AllowRemedy = hostIn(hosts), "If the host belongs to the agent, add --allow-host "
+	for _, host := range hosts {
 		t.flags += " --allow-host " + term.ShellQuote(host)
 	}
 	if t.source, _ = cmd.Flags().GetString("token-env"); t.source != "" {
 		t.flags += " --token-env " + term.ShellQuote(t.source)
-		if t.credential = picket.Secret(strings.TrimSpace(os.Getenv(t.source))); t.credential == "" {
+		if t.Credential = picket.Secret(strings.TrimSpace(os.Getenv(t.source))); t.Credential == "" {
 			return nil, picket.Refuse(exit.CodeUsage, "Set it to the credential, or name another variable.",
 				"--token-env: the environment variable %q is not set", t.source)
 		}
@@ -59,13 +51,13 @@ func findTarget(cmd *cobra.Command, given string) (*target, error) {
 		if err := t.connect(cmd); err != nil {
 			return nil, err
 		}
-		if ns, ok := picket.KeyNamespace(t.credential.Reveal()); ok && ns != "default" {
-			t.base += "/n/" + ns
+		if ns, ok := picket.KeyNamespace(t.Credential.Reveal()); ok && ns != "default" {
+			t.URL += "/n/" + ns
 		}
-		t.base += "/agents/" + given
+		t.URL += "/agents/" + given
 		return t, nil
 	}
-	address, err := checkAddress(given)
+	address, err := agentclient.ParseAddress(given)
 	if err != nil {
 		return nil, err
 	}
@@ -77,71 +69,60 @@ func findTarget(cmd *cobra.Command, given string) (*target, error) {
 		if err := t.connect(cmd); err != nil {
 			return nil, err
 		}
-		t.base += path
+		t.URL += path
 		return t, nil
 	}
-	t.base = address.String()
-	if t.credential != "" && address.Scheme == "http" && !isLoopback(address) {
+	t.URL, t.CredentialRemedy = address.String(), "Check the credential that --token-env names, and what it allows."
+	if t.Credential == "" {
+		t.CredentialRemedy = "Name the environment variable with the credential for the agent: --token-env NAME"
+	}
+	if t.Credential != "" && address.Scheme == "http" && !isLoopback(address) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s is plain http: the credential is sent without encryption\n",
-			term.OneLine(t.base))
+			term.OneLine(t.URL))
 	}
 	return t, nil
 }
 
 // connect makes the Picket server the target, with the key for it.
 func (t *target) connect(cmd *cobra.Command) (err error) {
-	if t.credential != "" {
-		t.server, err = cli.ConnectFrom(cmd, t.credential, t.source)
+	s := ownServer{source: t.source}
+	if t.Credential != "" {
+		s.Connection, err = cli.ConnectFrom(cmd, t.Credential, t.source)
 	} else {
-		t.server, err = cli.Connect(cmd)
+		s.Connection, err = cli.Connect(cmd)
 	}
 	if err != nil {
 		return err
 	}
-	t.credential = t.server.Key()
-	t.base, err = unixsocket.RequestURL(t.server.URL())
+	t.Server, t.Credential = s, s.Key()
+	t.URL, err = unixsocket.RequestURL(s.URL())
 	return err
 }
 
-// checkAddress reads the URL of an agent, or of its card.
-func checkAddress(given string) (*url.URL, error) {
-	const remedy = "Give the base URL of the agent, such as https://agents.example.com/builder."
-	u, err := url.Parse(given)
-	switch {
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Opaque != "":
-		return nil, picket.Refuse(exit.CodeUsage, remedy, "%.200q is not the URL of an agent", given)
-	case u.User != nil:
-		return nil, picket.Refuse(exit.CodeUsage, "Put the credential into an environment variable, and name it with "+
-			"--token-env.", "the URL of an agent must not hold a user name or a password")
-	case u.RawQuery != "" || u.Fragment != "":
-		return nil, picket.Refuse(exit.CodeUsage, remedy, "the URL of an agent has no query and no fragment")
+// ownServer is the Picket server of the command line.
+type ownServer struct {
+	*cli.Connection
+	source string // as in target
+}
+
+// WithRemedy adds what helps if the server is not there or does not know the key.
+func (s ownServer) WithRemedy(err error) error {
+	e, ok := errors.AsType[*picket.Error](err)
+	if ok && e.Code == picket.CodeUnauthenticated && s.source != "" {
+		e.Remedy = "Set " + s.source + " to a key that " + s.URL() + " knows."
+		return e
 	}
-	u.Host, u.RawPath = strings.ToLower(u.Host), ""
-	u.Path = strings.TrimRight(strings.TrimSuffix(u.Path, cardPath), "/")
-	return u, nil
+	return s.Connection.WithRemedy(err)
 }
 
 // cutURL is the path of an address below the URL of a server. within is false if the address is elsewhere.
 func cutURL(address *url.URL, server string) (path string, within bool) {
 	at, err := url.Parse(server)
-	if err != nil || at.Host == "" || origin(at) != origin(address) {
+	if err != nil || at.Host == "" || agentclient.Origin(at) != agentclient.Origin(address) {
 		return "", false
 	}
 	path, within = strings.CutPrefix(address.Path, strings.TrimRight(at.Path, "/"))
 	return path, within && (path == "" || path[0] == '/') && !slices.Contains(strings.Split(path, "/"), "..")
-}
-
-// origin is the scheme, the host and the port of a URL.
-func origin(u *url.URL) string {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	case u.Scheme == "http":
-		port = "80"
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 func isLoopback(u *url.URL) bool {
@@ -149,46 +130,14 @@ func isLoopback(u *url.URL) bool {
 	return ip != nil && ip.IsLoopback() || u.Hostname() == "localhost"
 }
 
-// allows reports whether requests may go to a URL: to the origin of the agent, or to a host that the person has
-// allowed. A host is not allowed for plain http if the address of the agent is https.
-func (t *target) allows(u *url.URL) bool {
-	base, err := url.Parse(t.base)
-	if err != nil {
-		return false
+// hostIn returns a function that reports whether a URL has one of the hosts. A host without a port stands for the usual
+// one.
+func hostIn(hosts []string) func(*url.URL) bool {
+	return func(u *url.URL) bool {
+		return slices.ContainsFunc(hosts, func(host string) bool {
+			return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname()) && u.Port() == ""
+		})
 	}
-	if origin(base) == origin(u) {
-		return true
-	}
-	safe := u.Scheme == "https" || u.Scheme == "http" && base.Scheme == "http"
-	if t.worker != nil {
-		return safe && t.worker.guard.NamedInside(u)
-	}
-	return safe && slices.ContainsFunc(t.allowed, func(host string) bool {
-		return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname()) && u.Port() == ""
-	})
-}
-
-// allowRemedy says how a host that the card names can be allowed.
-func (t *target) allowRemedy(host string) string {
-	if t.worker != nil {
-		return "If the host belongs to the agent, add it to agents." + t.worker.Name + ".remote.allow: " +
-			term.ShellQuote(host)
-	}
-	return "If the host belongs to the agent, add --allow-host " + term.ShellQuote(host)
-}
-
-// tokenRemedy says where the agent's credential comes from.
-func (t *target) tokenRemedy() string {
-	switch {
-	case t.worker != nil && t.credential == "":
-		return "Name the environment variable with the credential for the agent: agents." + t.worker.Name +
-			".remote.token_env"
-	case t.worker != nil:
-		return "Check the credential in " + t.worker.TokenEnv + ", and what it allows."
-	case t.credential == "":
-		return "Name the environment variable with the credential for the agent: --token-env NAME"
-	}
-	return "Check the credential that --token-env names, and what it allows."
 }
 
 // command is a command about the agent, for a person to run.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
-	"github.com/picket-dev/picket/cmd/picket/a2a"
+	"github.com/picket-dev/picket/cmd/picket/a2a/foreign"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -25,7 +25,7 @@ func foreignLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch
 	if cmd.Flags().Changed("env") {
 		return launch{}, exit.Usagef("--env has no meaning: the workers of agents.%s start no program", e.Name)
 	}
-	remote, err := a2a.NewRemote(cmd.Context(), e)
+	remote, err := foreign.NewRemote(cmd.Context(), e)
 	return launch{foreign: remote}, err
 }
 
@@ -33,8 +33,8 @@ func foreignLaunch(cmd *cobra.Command, given []string, e settings.Agent) (launch
 const cancelPatience = 10 * time.Second
 
 // serveForeign has an adapter pass its tasks on to a foreign agent. stop ends that after the adapter has ended.
-func serveForeign(ctx context.Context, conf *adapter.Config, r *a2a.Remote, s *cli.Connection) (stop func()) {
-	l := a2a.NewLauncher(r, filepath.Join(settings.StateDir(), "foreign", r.Name), s.Client, conf.Log)
+func serveForeign(ctx context.Context, conf *adapter.Config, r *foreign.Remote, s *cli.Connection) (stop func()) {
+	l := foreign.NewLauncher(r, filepath.Join(settings.StateDir(), "foreign", r.Name), s.Client, conf.Log)
 	conf.Launcher = l
 	told := conf.OnEvent
 	conf.OnEvent = func(e adapter.Event) {

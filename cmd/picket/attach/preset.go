@@ -13,7 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
 	"github.com/picket-dev/picket/adapter/agents"
-	"github.com/picket-dev/picket/cmd/picket/a2a"
+	"github.com/picket-dev/picket/cmd/picket/a2a/foreign"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -22,9 +22,9 @@ import (
 // launch is what is started for a task: a coding agent with arguments of its
 // own, or a plain command.
 type launch struct {
-	preset  agents.Preset // empty for a plain command
-	command []string      // of a coding agent: its program and what is added to its arguments; nil for its own
-	foreign *a2a.Remote   // to which tasks are passed on; nil: a program is started
+	preset  agents.Preset   // empty for a plain command
+	command []string        // of a coding agent: its program and what is added to its arguments; nil for its own
+	foreign *foreign.Remote // to which tasks are passed on; nil: a program is started
 }
 
 // agentFlag names the coding agent.

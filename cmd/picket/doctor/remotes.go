@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/picket-dev/picket/cmd/picket/a2a"
+	"github.com/picket-dev/picket/cmd/picket/a2a/foreign"
 	"github.com/picket-dev/picket/cmd/picket/settings"
 )
 
@@ -29,7 +29,7 @@ func remoteFinding(ctx context.Context, e settings.Agent) Finding {
 		return Finding{subject, "warn", "not checked: " + name + " is not set here, and a worker needs it",
 			"Set it to the credential for " + e.Remote.URL + ", and run picket doctor again."}
 	}
-	r, err := a2a.NewRemote(ctx, e)
+	r, err := foreign.NewRemote(ctx, e)
 	if err != nil {
 		return Failed(subject, err)
 	}

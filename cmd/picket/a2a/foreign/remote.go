@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
@@ -37,7 +38,7 @@ func NewRemote(ctx context.Context, e settings.Agent) (*Remote, error) {
 				"agents.%s.remote.token_env: the environment variable %q is not set", e.Name, r.TokenEnv)
 		}
 	}
-	address, err := checkAddress(e.Remote.URL)
+	address, err := agentclient.ParseAddress(e.Remote.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +57,35 @@ func NewRemote(ctx context.Context, e settings.Agent) (*Remote, error) {
 func (r *Remote) Close() { r.transport.CloseIdleConnections() }
 
 // open reads the card of the agent and prepares calls to it.
-func (r *Remote) open(ctx context.Context) (*agent, error) {
-	a, err := open(ctx, r.target())
-	if err == nil {
-		a.history = new(0) // a worker has no use for it
-	}
-	return a, err
+func (r *Remote) open(ctx context.Context) (*agentclient.Agent, error) {
+	return agentclient.Open(ctx, r.target())
 }
 
-func (r *Remote) target() *target {
-	t := &target{given: r.URL, base: r.URL, source: r.TokenEnv, credential: r.credential, worker: r}
-	if r.TokenEnv != "" {
-		t.flags = " --token-env " + term.ShellQuote(r.TokenEnv)
+// target is the agent as a client calls it.
+func (r *Remote) target() *agentclient.Target {
+	entry := "agents." + r.Name + ".remote"
+	t := &agentclient.Target{
+		URL:              r.URL,
+		Credential:       r.credential,
+		Transport:        r.transport,
+		Allows:           r.guard.NamedInside,
+		AllowRemedy:      "If the host belongs to the agent, add it to " + entry + ".allow: ",
+		CredentialRemedy: "Check the credential in " + r.TokenEnv + ", and what it allows.",
+		WithoutHistory:   true, // a worker has no use for it
+	}
+	if r.credential == "" {
+		t.CredentialRemedy = "Name the environment variable with the credential for the agent: " + entry + ".token_env"
 	}
 	return t
+}
+
+// readCommand is a command for a person that shows a task of the agent.
+func (r *Remote) readCommand(id protocol.TaskID) string {
+	line := []string{"picket", "a2a", "get", r.URL, string(id)}
+	if r.TokenEnv != "" {
+		line = append(line, "--token-env", r.TokenEnv)
+	}
+	return term.ShellJoin(line)
 }
 
 // Host is the host of the agent, for people.
@@ -84,8 +100,7 @@ func (r *Remote) Host() string {
 // Check reads the card of the agent, and a list of tasks to see whether the credential is accepted. It returns the
 // name of the agent.
 func (r *Remote) Check(ctx context.Context) (name string, err error) {
-	t := r.target()
-	card, _, err := readCard(ctx, t, t.guard())
+	card, _, err := agentclient.ReadCard(ctx, r.target())
 	if err != nil {
 		return "", err
 	}
@@ -93,19 +108,8 @@ func (r *Remote) Check(ctx context.Context) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
-	defer stop()
-	_, err = a.client.ListTasks(ctx, &protocol.ListTasksRequest{PageSize: 1})
-	if err = a.explainAny(err); picket.CodeOf(err) == picket.CodeNotAvailable {
+	if _, _, err = a.List(ctx, protocol.ListTasksRequest{}, 1); picket.CodeOf(err) == picket.CodeNotAvailable {
 		err = nil // the agent has no lists, and the first task shows whether the credential is accepted
 	}
-	return excerpt(card.Name), err
-}
-
-// explainAny is explain for an error that may be nil.
-func (t *target) explainAny(err error) error {
-	if err == nil {
-		return nil
-	}
-	return t.explain(err)
+	return agentclient.Excerpt(card.Name), err
 }

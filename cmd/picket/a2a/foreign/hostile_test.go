@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -14,20 +14,22 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/rig/fakeagent"
 )
 
 // An agent that does not keep to the protocol fails the task, with a reason that says what it did.
 func TestAHostileForeignAgentFailsItsTask(t *testing.T) {
-	huge := strings.Repeat("x", maxAnswer)
+	huge := strings.Repeat("x", agentclient.MaxAnswer)
 	for name, c := range map[string]struct {
 		sent, read string // the answers
 		want       string // the reason
 	}{
 		"huge answer":         {"", `{"x":"` + huge + `"}`, "an answer of the agent has more than 16 MiB"},
 		"no JSON":             {"", `{"id":`, "the answer of the agent is not one of A2A 1.0"},
-		"another task":        {"", strings.Replace(taskIn("COMPLETED"), "t1", "t2", 1), "answered with the task t2 instead of t1"},
+		"another task":        {"", strings.Replace(fakeagent.TaskIn("COMPLETED"), "t1", "t2", 1), "answered with the task t2 instead of t1"},
 		"no task id":          {`{"task":{"id":"","status":{"state":"TASK_STATE_WORKING"}}}`, "", "a task whose id has 0 bytes"},
 		"long task id":        {`{"task":{"id":"` + huge[:300] + `","status":{"state":"TASK_STATE_WORKING"}}}`, "", "a task whose id has 300 bytes"},
 		"task id of lines":    {`{"task":{"id":"a\nb","status":{"state":"TASK_STATE_WORKING"}}}`, "", "a task whose id has 3 bytes"},
@@ -38,19 +40,19 @@ func TestAHostileForeignAgentFailsItsTask(t *testing.T) {
 		"a credential is bad": {"error:{\"code\":-32000,\"message\":\"no\",\"data\":[{\"reason\":\"UNAUTHENTICATED\",\"domain\":\"picket\"}]}", "", "Check the credential in PARTNER"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newAgent(t)
-			f.answer = func(method, _ string) string {
+			f := fakeagent.New(t)
+			f.Answer = func(method, _ string) string {
 				switch {
 				case method == "SubscribeToTask":
 					return `error:{"code":-32004,"message":"no streams"}`
 				case method == "SendMessage" && c.sent != "":
 					return c.sent
 				case method == "SendMessage":
-					return `{"task":` + taskIn("SUBMITTED") + `}`
+					return `{"task":` + fakeagent.TaskIn("SUBMITTED") + `}`
 				}
 				return c.read
 			}
-			w := newForeign(t, f.url)
+			w := newWorker(t, f.URL)
 			w.run(t)
 			w.tools.wantCall(t, "mark_failed", c.want, `"retryable":false`)
 			for _, body := range w.tools.named("mark_failed") {
@@ -66,7 +68,7 @@ func TestAHostileForeignAgentFailsItsTask(t *testing.T) {
 func TestABrokenStreamIsReplacedByReading(t *testing.T) {
 	for name, stream := range map[string]func(http.ResponseWriter, string) error{
 		"cut": func(w http.ResponseWriter, _ string) error {
-			event(w, statusUpdate("WORKING", "x"))
+			fakeagent.Event(w, fakeagent.StatusUpdate("WORKING", "x"))
 			return http.ErrAbortHandler
 		},
 		"no JSON": func(w http.ResponseWriter, _ string) error { fmt.Fprint(w, "data: {\n\n"); return nil },
@@ -75,24 +77,24 @@ func TestABrokenStreamIsReplacedByReading(t *testing.T) {
 			return nil
 		},
 		"huge": func(w http.ResponseWriter, _ string) error {
-			fmt.Fprint(w, "data: "+strings.Repeat("x", maxAnswer+1))
+			fmt.Fprint(w, "data: "+strings.Repeat("x", agentclient.MaxAnswer+1))
 			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := answering(t, foreignTask("COMPLETED", "}}"))
-			f.stream = stream
-			w := newForeign(t, f.url)
+			f.Stream = stream
+			w := newWorker(t, f.URL)
 			w.run(t)
 			w.tools.wantCall(t, "mark_complete")
 		})
 	}
 	f := answering(t, foreignTask("COMPLETED", "}}"))
-	f.stream = func(w http.ResponseWriter, _ string) error {
-		event(w, strings.ReplaceAll(statusUpdate("COMPLETED", "x"), "t1", "t2"))
+	f.Stream = func(w http.ResponseWriter, _ string) error {
+		fakeagent.Event(w, strings.ReplaceAll(fakeagent.StatusUpdate("COMPLETED", "x"), "t1", "t2"))
 		return nil
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "mark_failed", "sent an event of the task t2 instead of t1")
 }
@@ -101,19 +103,19 @@ func TestABrokenStreamIsReplacedByReading(t *testing.T) {
 func TestAnEndlessStreamEndsWithTheRun(t *testing.T) {
 	f := answering(t, foreignTask("WORKING", "}}"))
 	many := make(chan struct{})
-	f.stream = func(w http.ResponseWriter, _ string) error {
+	f.Stream = func(w http.ResponseWriter, _ string) error {
 		for n := 0; ; n++ {
 			if n == fastEvents+10 {
 				close(many)
 			}
 			_, err := fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"1\",\"result\":%s}\n\n",
-				strings.ReplaceAll(statusUpdate("WORKING", fmt.Sprint("step ", n)), "\n", ""))
+				strings.ReplaceAll(fakeagent.StatusUpdate("WORKING", fmt.Sprint("step ", n)), "\n", ""))
 			if err != nil {
 				return err
 			}
 		}
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	p := w.start(t)
 	<-many
 	p.Terminate()
@@ -126,35 +128,35 @@ func TestAnEndlessStreamEndsWithTheRun(t *testing.T) {
 
 // Redirects are not followed, wherever they lead.
 func TestAForeignAgentCannotRedirect(t *testing.T) {
-	w := newForeign(t, newHop(t, "http://169.254.169.254/latest/meta-data"))
+	w := newWorker(t, fakeagent.NewRedirect(t, "http://169.254.169.254/latest/meta-data"))
 	w.run(t)
 	w.tools.wantCall(t, "mark_failed", "sends the request to another address: http://169.254.169.254/latest/meta-data")
-	f := newAgent(t)
-	f.rest = func(rw http.ResponseWriter, r *http.Request) {
+	f := fakeagent.New(t)
+	f.Rest = func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://169.254.169.254/", http.StatusTemporaryRedirect)
 	}
-	w = newForeign(t, f.url)
+	w = newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "mark_failed", "sends the request to another address")
 }
 
 // The card cannot send the credential to a host that the operator has not named.
 func TestTheCardCannotNameAnotherHost(t *testing.T) {
-	f := newAgent(t)
-	f.card = strings.Replace(usualCard, "AT/rpc", "http://localhost:1/rpc", 1)
-	w := newForeign(t, f.url)
+	f := fakeagent.New(t)
+	f.Card = strings.Replace(fakeagent.UsualCard, "AT/rpc", "http://localhost:1/rpc", 1)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "mark_failed", "sends requests to another host: localhost:1", "agents.partner.remote.allow")
 }
 
 // An agent that does not answer fails the run, and the next one goes on.
 func TestASilentForeignAgent(t *testing.T) {
-	f := newAgent(t)
-	w := newForeign(t, f.url)
+	f := fakeagent.New(t)
+	w := newWorker(t, f.URL)
 	w.limits.silence = 50 * time.Millisecond
-	f.answer = func(method, _ string) string {
+	f.Answer = func(method, _ string) string {
 		if method == "SendMessage" {
-			return `{"task":` + taskIn("SUBMITTED") + `}`
+			return `{"task":` + fakeagent.TaskIn("SUBMITTED") + `}`
 		}
 		panic(http.ErrAbortHandler)
 	}
@@ -200,7 +202,7 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 	}
 	const timeout, released = picket.ExitTimeout, picket.ExitReleased
 	in := func(state picket.TaskState) picket.Task { return picket.Task{State: state} }
-	canceled := taskIn("CANCELED")
+	canceled := fakeagent.TaskIn("CANCELED")
 	refused := func(code string) string { return `error:{"code":` + code + `,"message":"no"}` }
 	for name, c := range map[string]struct {
 		task   picket.Task
@@ -224,10 +226,10 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 		"given back by a run": {after(picket.TaskQueued, ourRun, released), nil, "", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newAgent(t)
-			f.answer = func(string, string) string { return c.answer }
+			f := fakeagent.New(t)
+			f.Answer = func(string, string) string { return c.answer }
 			t.Setenv("PARTNER", token)
-			r, err := NewRemote(t.Context(), entryOf(f.url))
+			r, err := NewRemote(t.Context(), entryOf(f.URL))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,14 +241,14 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 			}
 			o.begin(ourTask, ourRun)
 			o.sweep(t.Context())
-			if f.called("CancelTask") > 0 {
+			if f.Called("CancelTask") > 0 {
 				t.Error("the foreign task of a run that follows it was cancelled")
 			}
 			o.end(ourTask, "run_0")
 			o.sweep(t.Context())
 			o.end(ourTask, ourRun)
 			o.sweep(t.Context())
-			if asks := f.called("CancelTask") > 0; asks != c.asks {
+			if asks := f.Called("CancelTask") > 0; asks != c.asks {
 				t.Errorf("CancelTask was called: %t", asks)
 			}
 			if _, err := os.Stat(o.file(ourTask)); (err == nil) != c.kept {
@@ -258,10 +260,10 @@ func TestOpenForeignTasksAreCancelled(t *testing.T) {
 
 // A worker of another agent, server or namespace leaves the note of a foreign task alone.
 func TestANoteOfAnotherAgentIsKept(t *testing.T) {
-	f := newAgent(t)
-	f.answer = func(string, string) string { return taskIn("CANCELED") }
+	f := fakeagent.New(t)
+	f.Answer = func(string, string) string { return fakeagent.TaskIn("CANCELED") }
 	t.Setenv("PARTNER", token)
-	r, err := NewRemote(t.Context(), entryOf(f.url))
+	r, err := NewRemote(t.Context(), entryOf(f.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,16 +276,16 @@ func TestANoteOfAnotherAgentIsKept(t *testing.T) {
 	}
 	o.server = "near other"
 	o.sweep(t.Context())
-	o.server, o.remote = "near default", &Remote{URL: f.url + "/other", guard: r.guard, transport: r.transport}
+	o.server, o.remote = "near default", &Remote{URL: f.URL + "/other", guard: r.guard, transport: r.transport}
 	o.sweep(t.Context())
-	if _, err := os.Stat(o.file(ourTask)); err != nil || f.called("CancelTask") > 0 {
+	if _, err := os.Stat(o.file(ourTask)); err != nil || f.Called("CancelTask") > 0 {
 		t.Errorf("the note: %v", err)
 	}
 }
 
 // A note that was replaced meanwhile is not deleted.
 func TestANoteOfANewerForeignTaskIsKept(t *testing.T) {
-	w := newForeign(t, newAgent(t).url)
+	w := newWorker(t, fakeagent.New(t).URL)
 	for _, id := range []protocol.TaskID{"t1", "t2"} {
 		if err := w.open.note(ourTask, ourRun, id); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/internal/files"
 )
 
@@ -141,7 +142,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 	if running || files.ReadJSON(o.file(task), &n) != nil || n.TaskID != task || n.Server != o.server {
 		return
 	}
-	log := o.log.With("task", task, "foreign_task", excerpt(string(n.Remote)))
+	log := o.log.With("task", task, "foreign_task", agentclient.Excerpt(string(n.Remote)))
 	over, err := o.over(ctx, n)
 	if err == nil && over {
 		if n.URL != o.remote.URL {
@@ -166,7 +167,7 @@ func (o *openTasks) look(ctx context.Context, task string) {
 // over reports whether nobody waits for a foreign task any more: its task here has ended, or its last run was ended
 // because its time was over.
 func (o *openTasks) over(ctx context.Context, n openTask) (bool, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, agentclient.CallTimeout)
 	defer stop()
 	t, err := o.task(ctx, n.TaskID)
 	if errors.Is(err, picket.CodeNotFound) {
@@ -183,21 +184,19 @@ func (o *openTasks) over(ctx context.Context, n openTask) (bool, error) {
 // outOfTime reports whether a run was ended because it took too long. Its foreign task is not continued.
 func outOfTime(c picket.ExitClass) bool { return c == picket.ExitTimeout || c == picket.ExitStalled }
 
-// cancel cancels a foreign task. One that has ended or is not known needs no cancellation.
+// cancel opens the agent, and cancels a foreign task.
 func (o *openTasks) cancel(ctx context.Context, id protocol.TaskID) error {
 	a, err := o.remote.open(ctx)
 	if err != nil {
 		return err
 	}
-	return a.cancelOpen(ctx, id)
+	return cancelOpen(ctx, a, id)
 }
 
 // cancelOpen cancels a task. One that has ended or is not known needs no cancellation.
-func (a *agent) cancelOpen(ctx context.Context, id protocol.TaskID) error {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
-	defer stop()
-	_, err := a.client.CancelTask(ctx, &protocol.CancelTaskRequest{ID: id})
-	if err = a.explainAny(err); errors.Is(err, picket.CodeStateConflict) || errors.Is(err, picket.CodeNotFound) {
+func cancelOpen(ctx context.Context, a *agentclient.Agent, id protocol.TaskID) error {
+	_, err := a.Cancel(ctx, id)
+	if errors.Is(err, picket.CodeStateConflict) || errors.Is(err, picket.CodeNotFound) {
 		return nil
 	}
 	return err

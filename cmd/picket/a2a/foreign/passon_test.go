@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	stdjson "encoding/json"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig/fakeagent"
 )
 
 // The end of a foreign task is that of the task.
@@ -28,12 +29,12 @@ func TestHowAForeignTaskEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := answering(t, c.task)
-			w := newForeign(t, f.url)
+			w := newWorker(t, f.URL)
 			if exit := w.run(t); exit.Code != 0 {
 				t.Errorf("exit code %d: %s", exit.Code, w.output)
 			}
 			w.tools.wantCall(t, c.tool, c.want)
-			if n := f.called("SendMessage"); n != 1 || len(w.tools.ended()) != 1 {
+			if n := f.Called("SendMessage"); n != 1 || len(w.tools.ended()) != 1 {
 				t.Errorf("%d messages were sent, and the run ended by %q", n, w.tools.ended())
 			}
 			if notes, _ := filepath.Glob(filepath.Join(w.dir, "open", "*")); len(notes) > 0 {
@@ -45,18 +46,18 @@ func TestHowAForeignTaskEnds(t *testing.T) {
 
 // An agent may answer with a message and no task. The request has the input of the task.
 func TestAForeignAgentRepliesAtOnce(t *testing.T) {
-	f := newAgent(t)
-	f.answer = func(method, params string) string {
+	f := fakeagent.New(t)
+	f.Answer = func(method, params string) string {
 		if !strings.Contains(params, `"text":"Paint the shed, and its door."`) ||
 			!strings.Contains(params, `"returnImmediately":true`) {
 			t.Errorf("it got %s", params)
 		}
 		return `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Done."}]}}`
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "mark_complete", `"output":{"parts":[{"text":"Done."}]}`)
-	if got := f.sent("Authorization"); slices.ContainsFunc(got, func(s string) bool { return s != "Bearer "+token }) {
+	if got := f.Sent("Authorization"); slices.ContainsFunc(got, func(s string) bool { return s != "Bearer "+token }) {
 		t.Errorf("it got the credentials %q", got)
 	}
 	if all := strings.Join(w.tools.calls, "") + w.output.String(); strings.Contains(all, token) {
@@ -67,14 +68,14 @@ func TestAForeignAgentRepliesAtOnce(t *testing.T) {
 // A question of the agent is a hand-off. The answer goes to the same foreign task, once.
 func TestAForeignQuestion(t *testing.T) {
 	f := answering(t, foreignTask("INPUT_REQUIRED", says+"}"))
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "request_human_help", `"question":"Which colour?"`, `"options":["red","blue"]`)
 	answer := picket.Answer{HandoffID: "handoff_1", Question: "Which colour?", Option: new("red"),
 		Answer: picket.RawJSON(`"dark"`)}
 	before := w.after(t, picket.ExitSuccess, answer)
 	var ids []string
-	f.answer = func(method, params string) string {
+	f.Answer = func(method, params string) string {
 		switch method {
 		case "SendMessage":
 			var p struct {
@@ -86,7 +87,7 @@ func TestAForeignQuestion(t *testing.T) {
 				t.Errorf("the answer is %s", params)
 			}
 			ids = append(ids, p.Message.MessageID)
-			return `{"task":` + taskIn("WORKING") + `}`
+			return `{"task":` + fakeagent.TaskIn("WORKING") + `}`
 		case "SubscribeToTask":
 			return `error:{"code":-32004,"message":"no streams"}`
 		}
@@ -105,8 +106,8 @@ func TestAForeignQuestion(t *testing.T) {
 	if exit := w.run(t, before); exit.Code != 1 || len(w.tools.ended()) > 0 {
 		t.Errorf("exit code %d after %q", exit.Code, w.tools.ended())
 	}
-	done := f.answer
-	f.answer = func(method, params string) string {
+	done := f.Answer
+	f.Answer = func(method, params string) string {
 		if method == "GetTask" && len(ids) == 1 { // the message was lost after all
 			return foreignTask("INPUT_REQUIRED", says+"}")
 		}
@@ -119,7 +120,7 @@ func TestAForeignQuestion(t *testing.T) {
 		t.Errorf("the answer was sent as %q", ids)
 	}
 	// An answer that was passed on is not the answer to the next question with the same words.
-	f.answer = answering(t, foreignTask("INPUT_REQUIRED", says+"}")).answer
+	f.Answer = answering(t, foreignTask("INPUT_REQUIRED", says+"}")).Answer
 	again := w.after(t, picket.ExitSuccess, answer)
 	w.tools = newTools(t)
 	w.run(t, again)
@@ -129,7 +130,7 @@ func TestAForeignQuestion(t *testing.T) {
 // An approval is given at the foreign agent. When a person has said that it is given, the run goes on.
 func TestAForeignApproval(t *testing.T) {
 	f := answering(t, foreignTask("AUTH_REQUIRED", says+"}"))
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "request_human_help", `"kind":"approval"`, "needs an approval or a credential there", "Which colour?")
 	var asked picket.HelpRequest
@@ -139,7 +140,7 @@ func TestAForeignApproval(t *testing.T) {
 	answered := w.after(t, picket.ExitSuccess, picket.Answer{HandoffID: "handoff_1", Question: asked.Question,
 		Answer: picket.RawJSON(`"done"`)})
 	reads := 0
-	f.answer = func(method, _ string) string {
+	f.Answer = func(method, _ string) string {
 		if reads++; reads < 3 {
 			return foreignTask("AUTH_REQUIRED", says+"}")
 		}
@@ -149,10 +150,10 @@ func TestAForeignApproval(t *testing.T) {
 	w.limits.approve = time.Minute
 	w.run(t, answered)
 	w.tools.wantCall(t, "mark_complete")
-	if f.called("SendMessage") != 1 {
+	if f.Called("SendMessage") != 1 {
 		t.Error("the approval was sent to the agent")
 	}
-	f.answer = answering(t, foreignTask("AUTH_REQUIRED", says+"}")).answer
+	f.Answer = answering(t, foreignTask("AUTH_REQUIRED", says+"}")).Answer
 	w.tools, w.limits.approve = newTools(t), time.Millisecond
 	w.run(t, answered)
 	w.tools.wantCall(t, "request_human_help", `"kind":"approval"`)
@@ -161,12 +162,12 @@ func TestAForeignApproval(t *testing.T) {
 // The next run goes on with the foreign task, and sends nothing.
 func TestTheNextRunGoesOn(t *testing.T) {
 	f := answering(t, foreignTask("WORKING", "}}"))
-	f.stream = func(w http.ResponseWriter, _ string) error {
-		event(w, `{"task":`+taskIn("WORKING")+`}`)
+	f.Stream = func(w http.ResponseWriter, _ string) error {
+		fakeagent.Event(w, `{"task":`+fakeagent.TaskIn("WORKING")+`}`)
 		<-t.Context().Done()
 		return nil
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.tools.heard = make(chan string, 100)
 	p := w.start(t)
 	for call := range w.tools.heard {
@@ -180,20 +181,20 @@ func TestTheNextRunGoesOn(t *testing.T) {
 		t.Errorf("a killed run ends as %v, and calls %q", p.Exit(), w.tools.ended())
 	}
 	next := w.after(t, picket.ExitReleased)
-	f.stream, f.answer = nil, answering(t, foreignTask("COMPLETED", "}}")).answer
+	f.Stream, f.Answer = nil, answering(t, foreignTask("COMPLETED", "}}")).Answer
 	w.tools = newTools(t)
 	w.run(t, next)
 	w.tools.wantCall(t, "mark_complete")
-	if n := f.called("SendMessage"); n != 1 {
+	if n := f.Called("SendMessage"); n != 1 {
 		t.Errorf("%d messages were sent", n)
 	}
 }
 
 // A message whose answer is lost, or that a killed run has sent, is sent again with the same id.
 func TestAMessageKeepsItsID(t *testing.T) {
-	f := newAgent(t)
+	f := fakeagent.New(t)
 	var ids []string
-	f.answer = func(_, params string) string {
+	f.Answer = func(_, params string) string {
 		_, rest, _ := strings.Cut(params, `"messageId":"`)
 		id, _, _ := strings.Cut(rest, `"`)
 		if ids = append(ids, id); len(ids) == 1 {
@@ -201,7 +202,7 @@ func TestAMessageKeepsItsID(t *testing.T) {
 		}
 		return `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"ok"}]}}`
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.tools.refuse = func(name string) int {
 		if name == "mark_complete" {
 			return 412
@@ -233,32 +234,32 @@ func TestAnotherForeignTask(t *testing.T) {
 		"lost":                  {"WORKING", picket.ExitLeaseExpired, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newAgent(t)
+			f := fakeagent.New(t)
 			sent, cancelled := 0, 0
-			f.answer = func(method, params string) string {
+			f.Answer = func(method, params string) string {
 				switch method {
 				case "SendMessage":
 					sent++
-					return strings.ReplaceAll(`{"task":`+taskIn("COMPLETED")+`}`, "t1", "t2")
+					return strings.ReplaceAll(`{"task":`+fakeagent.TaskIn("COMPLETED")+`}`, "t1", "t2")
 				case "CancelTask":
 					cancelled++
-					return taskIn("CANCELED")
+					return fakeagent.TaskIn("CANCELED")
 				case "SubscribeToTask":
 					return `error:{"code":-32004,"message":"no streams"}`
 				}
 				switch {
 				case strings.Contains(params, `"t2"`):
-					return strings.ReplaceAll(taskIn("COMPLETED"), "t1", "t2")
-				case f.called("GetTask") > 1 && c.state == "WORKING":
-					return taskIn("COMPLETED")
+					return strings.ReplaceAll(fakeagent.TaskIn("COMPLETED"), "t1", "t2")
+				case f.Called("GetTask") > 1 && c.state == "WORKING":
+					return fakeagent.TaskIn("COMPLETED")
 				}
-				return taskIn(c.state)
+				return fakeagent.TaskIn(c.state)
 			}
-			w := newForeign(t, f.url)
+			w := newWorker(t, f.URL)
 			w.run(t, func(l *picket.Lease) {
 				l.PreviousExit = &picket.Exit{Class: c.class}
 				l.LastReport = &picket.Report{Progress: picket.Progress{Beliefs: []string{"x",
-					checkpoint{URL: f.url, TaskID: ourTask, Round: 1, Remote: "t1"}.line()}}}
+					checkpoint{URL: f.URL, TaskID: ourTask, Round: 1, Remote: "t1"}.line()}}}
 			})
 			if (sent == 1) != c.again || (cancelled == 1) != c.ended || len(w.tools.ended()) != 1 {
 				t.Errorf("%d messages, %d cancellations, ended by %q\n%s", sent, cancelled, w.tools.ended(), w.output)
@@ -271,13 +272,13 @@ func TestAnotherForeignTask(t *testing.T) {
 // an answer.
 func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 	f := answering(t, foreignTask("FAILED", "}}"))
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	advice := picket.Answer{HandoffID: "handoff_1", Question: "It has failed.",
 		Answer: picket.RawJSON(`"Use the ladder."`), Input: picket.RawJSON(`"Paint the roof."`), InputEdited: true}
 	again := w.after(t, picket.ExitAgentFailed, advice)
 	var sent []string
-	f.answer = func(method, params string) string {
+	f.Answer = func(method, params string) string {
 		if method == "GetTask" {
 			return foreignTask("FAILED", "}}")
 		}
@@ -299,26 +300,26 @@ func TestAdviceOfAPersonIsPassedOn(t *testing.T) {
 
 // Messages to the task go to the foreign task, each once, and are read then.
 func TestMessagesArePassedOn(t *testing.T) {
-	f := newAgent(t)
+	f := fakeagent.New(t)
 	passed := make(chan string, 10)
 	end := make(chan struct{})
-	f.stream = func(w http.ResponseWriter, _ string) error {
-		event(w, `{"task":`+taskIn("WORKING")+`}`)
+	f.Stream = func(w http.ResponseWriter, _ string) error {
+		fakeagent.Event(w, `{"task":`+fakeagent.TaskIn("WORKING")+`}`)
 		<-end
-		event(w, statusUpdate("COMPLETED", "ok"))
+		fakeagent.Event(w, fakeagent.StatusUpdate("COMPLETED", "ok"))
 		return nil
 	}
-	f.answer = func(method, params string) string {
+	f.Answer = func(method, params string) string {
 		switch {
 		case method == "SendMessage" && strings.Contains(params, `"taskId":"t1"`):
 			passed <- params
-			return `{"task":` + taskIn("WORKING") + `}`
+			return `{"task":` + fakeagent.TaskIn("WORKING") + `}`
 		case method == "SendMessage":
-			return `{"task":` + taskIn("SUBMITTED") + `}`
+			return `{"task":` + fakeagent.TaskIn("SUBMITTED") + `}`
 		}
 		return foreignTask("COMPLETED", "}}")
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.tools.unread = []picket.Message{
 		{MessageID: "message_1", Body: "Use less paint.", From: picket.MessageSender{Kind: picket.SenderPerson}},
 		{MessageID: "message_2", Type: "a2a", Data: picket.RawJSON(`{"messageId":"x","message":{"parts":[{"text":"And hurry."}]}}`)},
@@ -348,17 +349,17 @@ func TestMessagesArePassedOn(t *testing.T) {
 func TestWhatAForeignAgentSaysIsShown(t *testing.T) {
 	f := answering(t, foreignTask("COMPLETED", `},"artifacts":[{"artifactId":"a","parts":[{"text":"one two"}]}]}`))
 	more := make(chan struct{})
-	f.stream = func(w http.ResponseWriter, _ string) error {
-		event(w, statusUpdate("WORKING", "The walls are done."))
-		event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"a b","name":"plan\n","parts":[{"text":"one"}]}}}`)
-		event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","append":true,"lastChunk":true,"artifact":{"artifactId":"a b","parts":[{"text":" two"}]}}}`)
-		event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"big","parts":[{"text":"`+
+	f.Stream = func(w http.ResponseWriter, _ string) error {
+		fakeagent.Event(w, fakeagent.StatusUpdate("WORKING", "The walls are done."))
+		fakeagent.Event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"a b","name":"plan\n","parts":[{"text":"one"}]}}}`)
+		fakeagent.Event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","append":true,"lastChunk":true,"artifact":{"artifactId":"a b","parts":[{"text":" two"}]}}}`)
+		fakeagent.Event(w, `{"artifactUpdate":{"taskId":"t1","contextId":"c1","artifact":{"artifactId":"big","parts":[{"text":"`+
 			strings.Repeat("x", picket.MaxEmission)+`"}]}}}`)
 		<-more
-		event(w, statusUpdate("COMPLETED", "ok"))
+		fakeagent.Event(w, fakeagent.StatusUpdate("COMPLETED", "ok"))
 		return nil
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.tools.heard = make(chan string, 100)
 	p := w.start(t)
 	var emitted []string
@@ -392,7 +393,7 @@ func TestAForeignReportOfMoney(t *testing.T) {
 		`"much"`:                       "",
 	} {
 		f := answering(t, foreignTask("COMPLETED", `},"metadata":{"picket":{"state":"completed","spent":`+spent+`}}}`))
-		w := newForeign(t, f.url)
+		w := newWorker(t, f.URL)
 		w.run(t)
 		w.tools.wantCall(t, "mark_complete")
 		got := ""
@@ -408,24 +409,25 @@ func TestAForeignReportOfMoney(t *testing.T) {
 // A task whose budget is used up is not passed on.
 func TestATaskWithoutMoneyIsNotPassedOn(t *testing.T) {
 	f := answering(t, foreignTask("COMPLETED", "}}"))
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.tools.task.TaskID = ourTask
 	w.tools.task.BudgetEnvelope.USD, w.tools.task.BudgetEnvelope.Tokens, w.tools.task.Available.Tokens = 5, 5, 5
 	w.run(t)
 	w.tools.wantCall(t, "request_human_help", `"kind":"budget"`, "Top up: picket ")
-	if f.called("SendMessage") > 0 {
+	if f.Called("SendMessage") > 0 {
 		t.Error("a message was sent")
 	}
 }
 
 // An agent that has only the binding HTTP+JSON is spoken to in it, as its card says, with a credential in its header.
 func TestAForeignAgentOverHTTPAndJSON(t *testing.T) {
-	f := newAgent(t)
-	f.card = strings.Replace(strings.Replace(usualCard, "JSONRPC", "HTTP+JSON", 1), `"skills":[]`, `"skills":[],
+	f := fakeagent.New(t)
+	card := strings.Replace(fakeagent.UsualCard, "JSONRPC", "HTTP+JSON", 1)
+	f.Card = strings.Replace(card, `"skills":[]`, `"skills":[],
 		"securitySchemes":{"key":{"apiKeySecurityScheme":{"location":"header","name":"X-Partner"}}},
 		"securityRequirements":[{"schemes":{"key":[]}}]`, 1)
 	var paths []string
-	f.rest = func(w http.ResponseWriter, r *http.Request) {
+	f.Rest = func(w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Partner"))
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -433,12 +435,12 @@ func TestAForeignAgentOverHTTPAndJSON(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":{"code":400,"message":"no","details":[{"reason":"UNSUPPORTED_OPERATION"}]}}`)
 		case r.Method == http.MethodPost:
-			fmt.Fprint(w, `{"task":`+taskIn("SUBMITTED")+`}`)
+			fmt.Fprint(w, `{"task":`+fakeagent.TaskIn("SUBMITTED")+`}`)
 		default:
 			fmt.Fprint(w, foreignTask("COMPLETED", says+"}"))
 		}
 	}
-	w := newForeign(t, f.url)
+	w := newWorker(t, f.URL)
 	w.run(t)
 	w.tools.wantCall(t, "mark_complete", "Which colour?")
 	want := []string{"POST /rpc/message:send " + token, "POST /rpc/tasks/t1:subscribe " + token,

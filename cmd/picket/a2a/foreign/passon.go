@@ -1,11 +1,10 @@
-package a2a
+package foreign
 
 import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/internal/text"
 )
@@ -21,7 +21,7 @@ import (
 // result. Everything that the agent says is untrusted text.
 type work struct {
 	*foreignRun
-	agent *agent
+	agent *agentclient.Agent
 
 	mu    sync.Mutex
 	saved checkpoint // as the last report has it, or is about to have it
@@ -31,11 +31,6 @@ type work struct {
 	answered   string
 	answeredAt time.Time
 }
-
-// toolError is the error of a tool of Picket, unlike that of the foreign agent.
-type toolError struct{ error }
-
-func (e toolError) Unwrap() error { return e.error }
 
 // errSilent says that the foreign agent has not answered for too long. The next run goes on with the task.
 var errSilent = errors.New("the foreign agent does not answer")
@@ -116,7 +111,7 @@ func passes(err error) bool {
 // read reads the foreign task.
 func (w *work) read(ctx context.Context) (t *protocol.Task, err error) {
 	err = w.insist(ctx, func(ctx context.Context) (err error) {
-		t, err = w.agent.task(ctx, w.saved.Remote)
+		t, err = w.agent.Task(ctx, w.saved.Remote)
 		return err
 	})
 	if err == nil {
@@ -128,8 +123,8 @@ func (w *work) read(ctx context.Context) (t *protocol.Task, err error) {
 // checkTask refuses another task than the one that is followed.
 func (w *work) checkTask(t *protocol.Task) error {
 	if t.ID != w.saved.Remote {
-		return notA2A("the agent answered with the task %s instead of %s", excerpt(string(t.ID)),
-			excerpt(string(w.saved.Remote)))
+		return agentclient.NotA2A("the agent answered with the task %s instead of %s", agentclient.Excerpt(string(t.ID)),
+			agentclient.Excerpt(string(w.saved.Remote)))
 	}
 	return nil
 }
@@ -158,7 +153,7 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 			return nil, err
 		}
 		if err := w.insist(ctx, func(ctx context.Context) error {
-			return w.agent.cancelOpen(ctx, w.saved.Remote)
+			return cancelOpen(ctx, w.agent, w.saved.Remote)
 		}); err != nil {
 			return nil, err
 		}
@@ -192,7 +187,7 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 	m := protocol.NewMessage(protocol.MessageRoleUser, parts...)
 	m.ID = w.saved.messageID(hashOf(string(raw))) // another one if a person has edited the input
 	var answer []byte
-	result, err := w.send(keepAnswer(ctx, &answer), m)
+	result, err := w.send(agentclient.KeepAnswer(ctx, &answer), m)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +197,7 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 	}
 	if t.ID == "" || len(t.ID) > maxForeignID || len(t.ContextID) > maxForeignID ||
 		text.OneLine(string(t.ID)) != string(t.ID) {
-		return nil, notA2A("the agent answered with a task whose id has %d bytes", len(t.ID))
+		return nil, agentclient.NotA2A("the agent answered with a task whose id has %d bytes", len(t.ID))
 	}
 	w.say(w.job.Stdout, "the foreign task is %s", t.ID)
 	w.set(func(c *checkpoint) { c.Remote, c.ContextID = t.ID, t.ContextID })
@@ -210,15 +205,6 @@ func (w *work) begin(ctx context.Context) (*protocol.Task, error) {
 		return nil, err
 	}
 	return t, w.save(ctx, "passed the task on", nil)
-}
-
-// task reads the task. It fails if the lease has ended, so it comes before what the foreign agent is sent.
-func (w *work) task(ctx context.Context) (t picket.Task, err error) {
-	err = w.tool(ctx, func(ctx context.Context) (err error) {
-		t, err = w.proxy.Task(ctx)
-		return err
-	})
-	return t, err
 }
 
 // askForMoney asks for a top-up if what was granted to the task is used up. That ends the run.
@@ -247,145 +233,10 @@ func (w *work) note() error {
 // send sends a message until the foreign agent has answered. It can be sent again, because its id stays the same.
 func (w *work) send(ctx context.Context, m *protocol.Message) (result protocol.SendMessageResult, err error) {
 	err = w.insist(ctx, func(ctx context.Context) (err error) {
-		result, err = w.agent.sendOnce(ctx, m)
+		ctx, stop := context.WithTimeout(ctx, agentclient.CallTimeout)
+		defer stop()
+		result, err = w.agent.Send(ctx, m)
 		return err
 	})
 	return result, err
-}
-
-// sendOnce sends a message, and does not wait for the work on it.
-func (a *agent) sendOnce(ctx context.Context, m *protocol.Message) (protocol.SendMessageResult, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
-	defer stop()
-	result, err := a.client.SendMessage(ctx, &protocol.SendMessageRequest{Message: m,
-		Config: &protocol.SendMessageConfig{ReturnImmediately: true}})
-	return result, a.explainAny(err)
-}
-
-// set changes the checkpoint.
-func (w *work) set(change func(*checkpoint)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change(&w.saved)
-}
-
-// save changes the checkpoint and writes it into a report, from which the next run goes on.
-func (w *work) save(ctx context.Context, summary string, change func(*checkpoint)) error {
-	if change != nil {
-		w.set(change)
-	}
-	w.mu.Lock()
-	line := w.saved.line()
-	w.mu.Unlock()
-	return w.tool(ctx, func(ctx context.Context) error {
-		_, err := w.proxy.Report(ctx, picket.Progress{Summary: w.said(summary), Beliefs: []string{line}})
-		return err
-	})
-}
-
-// tool calls a tool of Picket until it has answered or the run is ended. The error is a [toolError].
-func (w *work) tool(ctx context.Context, call func(context.Context) error) error {
-	for pause := w.limits.first; ; pause = min(2*pause, w.limits.longest) {
-		err := call(ctx)
-		code := picket.CodeOf(err)
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil || !code.Retryable() && !errors.Is(err, picket.ErrUnknown):
-			return toolError{err}
-		}
-		if cli.Sleep(ctx, pause) != nil {
-			return toolError{err}
-		}
-	}
-}
-
-// failedTask is the body of mark_failed.
-type failedTask struct {
-	Reason    string           `json:"reason"`
-	Retryable bool             `json:"retryable"`
-	Class     picket.ExitClass `json:"class,omitempty"`
-}
-
-// maxReason is how many bytes of what a foreign agent says go into the reason of a failure.
-const maxReason = 4 << 10
-
-func (w *work) fail(ctx context.Context, f failedTask) error {
-	f.Reason = text.Excerpt(text.Printable(f.Reason), maxReason)
-	w.say(w.job.Stderr, "%s", f.Reason)
-	return w.tool(ctx, func(ctx context.Context) error { return w.proxy.Tool(ctx, "mark_failed", f, nil) })
-}
-
-// finish hands in how the foreign task has ended.
-func (w *work) finish(ctx context.Context, t *protocol.Task) error {
-	why := statusText(t.Status, maxReason)
-	if why != "" {
-		why = ": " + why
-	}
-	var err error
-	switch t.Status.State {
-	case protocol.TaskStateCompleted:
-		err = w.completeTask(ctx)
-	case protocol.TaskStateRejected:
-		err = w.fail(ctx, failedTask{Reason: w.said("it rejects the task" + why), Class: picket.ExitRejected})
-	case protocol.TaskStateCanceled:
-		err = w.fail(ctx, failedTask{Reason: w.said("the task was cancelled there" + why)})
-	default:
-		err = w.fail(ctx, failedTask{Reason: w.said("the task has failed there" + why)})
-	}
-	if err == nil {
-		w.open.forget(w.job.Lease.TaskID, w.saved.Remote)
-	}
-	return err
-}
-
-// completeTask hands in the artifacts of a foreign task, or what the agent says at its end if it has none. The task is
-// read for that, because what was streamed can have gaps.
-func (w *work) completeTask(ctx context.Context) error {
-	var raw []byte
-	t, err := w.read(keepAnswer(ctx, &raw))
-	if err != nil {
-		return err
-	}
-	w.book(t)
-	return w.complete(ctx, raw, statusText(t.Status, maxReason))
-}
-
-// complete hands in the result of the task, which is in an answer of the foreign agent.
-func (w *work) complete(ctx context.Context, raw []byte, summary string) error {
-	parts, err := exactResult(raw)
-	if err != nil {
-		return err
-	}
-	output, err := outputOf(parts)
-	if err != nil {
-		return err
-	}
-	if len(output) > picket.MaxPayload {
-		return picket.Refuse(picket.CodeTooLarge, "Read it there: "+w.agent.command("get", string(w.saved.Remote)),
-			"the result has %d bytes, and the output of a task has at most %d", len(output), picket.MaxPayload)
-	}
-	err = w.tool(ctx, func(ctx context.Context) error {
-		_, err := w.proxy.Complete(ctx, output, summary)
-		return err
-	})
-	if code := picket.CodeOf(err); code == picket.CodeValidation || code == picket.CodeTooLarge {
-		return fmt.Errorf("its result cannot be handed in: %s", excerpt(err.Error()))
-	}
-	return err
-}
-
-// book reports what the foreign agent says that the task has cost, if it is another Picket.
-func (w *work) book(t *protocol.Task) {
-	spent, ok := spentOf(t)
-	if !ok || w.job.Used == nil {
-		return
-	}
-	report := picket.UsageReport{Source: "a2a", Session: w.saved.messageID(), Scope: "session", Tokens: spent.Tokens,
-		USD: spent.USD}
-	if report == w.used || report.Check() != nil || strings.TrimSpace(string(t.ID)) == "" {
-		return
-	}
-	w.used = report
-	w.job.Used(report)
 }

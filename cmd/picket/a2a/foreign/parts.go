@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	stdjson "encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -70,23 +71,15 @@ func outputOf(parts protocol.ContentParts) (picket.RawJSON, error) {
 	}
 	raw, err := stdjson.Marshal(map[string]any{"parts": parts})
 	if err != nil {
-		return nil, fmt.Errorf("its result is not valid JSON: %s", excerpt(err.Error()))
+		return nil, fmt.Errorf("its result is not valid JSON: %s", agentclient.Excerpt(err.Error()))
 	}
 	return raw, nil
 }
 
 // statusText is what a foreign agent says about its state, without control characters, in at most so many bytes.
 func statusText(s protocol.TaskStatus, most int) string {
-	if s.Message == nil {
-		return ""
-	}
-	var lines []string
-	for _, p := range s.Message.Parts {
-		if p != nil && p.Text() != "" {
-			lines = append(lines, p.Text())
-		}
-	}
-	return text.Excerpt(strings.TrimSpace(text.Printable(strings.Join(lines, "\n"))), most)
+	said := strings.Join(agentclient.Texts(s.Message), "\n")
+	return text.Excerpt(strings.TrimSpace(text.Printable(said)), most)
 }
 
 const (

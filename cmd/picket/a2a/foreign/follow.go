@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
@@ -33,9 +34,9 @@ func (w *work) follower(ctx context.Context, t *protocol.Task) error {
 	quiet.Stop()
 	defer func() { quiet.Stop() }()
 	var events eventPace
-	f := &follower{agent: w.agent, id: t.ID, untilAsked: true, status: t.Status, reads: true,
-		first: w.limits.first, longest: w.limits.longest, reopen: w.limits.stream}
-	f.event = func(ev protocol.Event) error {
+	f := &agentclient.Follower{Agent: w.agent, ID: t.ID, UntilAsked: true, Status: t.Status, Reads: true,
+		First: w.limits.first, Longest: w.limits.longest, Reopen: w.limits.stream}
+	f.Event = func(ev protocol.Event) error {
 		quiet.Stop()
 		if err := w.checkEvent(ev); err != nil {
 			return err
@@ -46,14 +47,14 @@ func (w *work) follower(ctx context.Context, t *protocol.Task) error {
 		e.take(ev)
 		return events.wait(ctx)
 	}
-	f.lost = func(err error) {
+	f.Lost = func(err error) {
 		w.say(w.job.Stderr, "%v; going on when the agent answers", err)
 		quiet = time.AfterFunc(w.limits.silence, func() {
 			end(fmt.Errorf("%w for %s: %w", errSilent, w.limits.silence, err))
 		})
 	}
 	e.take(t)
-	return f.run(ctx)
+	return f.Run(ctx)
 }
 
 // checkEvent refuses an event of another task.
@@ -65,8 +66,8 @@ func (w *work) checkEvent(ev protocol.Event) error {
 		return w.checkTask(full)
 	}
 	if id := ev.TaskInfo().TaskID; id != w.saved.Remote {
-		return notA2A("the agent sent an event of the task %s instead of %s", excerpt(string(id)),
-			excerpt(string(w.saved.Remote)))
+		return agentclient.NotA2A("the agent sent an event of the task %s instead of %s", agentclient.Excerpt(string(id)),
+			agentclient.Excerpt(string(w.saved.Remote)))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -38,7 +38,7 @@ type limits struct {
 
 var usualLimits = limits{
 	silence: 10 * time.Minute,
-	first:   firstPause,
+	first:   time.Second,
 	longest: 30 * time.Second,
 	flush:   2 * time.Second,
 	inbox:   30 * time.Second,

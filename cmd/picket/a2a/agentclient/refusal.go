@@ -1,4 +1,4 @@
-package a2a
+package agentclient
 
 import (
 	"cmp"
@@ -14,14 +14,11 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/text"
 )
 
-// excerpt is a text of an agent for an error: in one line, and short.
-func excerpt(s string) string { return text.Excerpt(term.OneLine(s), 500) }
-
-func notA2A(format string, args ...any) *picket.Error {
+// NotA2A is the error for an answer that is not one of the protocol.
+func NotA2A(format string, args ...any) *picket.Error {
 	return picket.Refuse(picket.CodeUpstream, "Check that the address is that of an agent which speaks A2A 1.0.", format,
 		args...)
 }
@@ -47,7 +44,7 @@ type details struct {
 }
 
 // refusalIn is the error that an answer tells, nil if it tells none.
-func (t *target) refusalIn(res *http.Response, raw []byte) error {
+func (t *Target) refusalIn(res *http.Response, raw []byte) error {
 	var f failure
 	isJSON := stdjson.Unmarshal(raw, &f) == nil || f.Error != nil
 	if res.StatusCode == http.StatusOK && (!isJSON || f.Error == nil) {
@@ -55,7 +52,7 @@ func (t *target) refusalIn(res *http.Response, raw []byte) error {
 	}
 	if res.StatusCode >= 300 && res.StatusCode < 400 {
 		return picket.Refuse(picket.CodeUpstream, "Give that URL if it is the one of the agent.",
-			"the agent sends the request to another address: %s", excerpt(res.Header.Get("Location")))
+			"the agent sends the request to another address: %s", Excerpt(res.Header.Get("Location")))
 	}
 	code, said, remedy := codeOfStatus(res.StatusCode), cmp.Or(f.Detail, f.Title), f.Remedy
 	if slices.Contains(picket.Codes(), picket.Code(f.Code)) {
@@ -151,19 +148,19 @@ func codeOfStatus(status int) picket.Code {
 }
 
 // refusal is what a person reads. Advice of a foreign agent is left out, because it would look like that of Picket.
-func (t *target) refusal(code picket.Code, said, remedy string, res *http.Response) error {
+func (t *Target) refusal(code picket.Code, said, remedy string, res *http.Response) error {
 	said = cmp.Or(said, strings.TrimSpace(strconv.Itoa(res.StatusCode)+" "+http.StatusText(res.StatusCode)))
-	e := picket.Refuse(code, "", "the agent refuses: %s", excerpt(said))
+	e := picket.Refuse(code, "", "the agent refuses: %s", Excerpt(said))
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(min(seconds, 3600)) * time.Second
 	}
-	if t.server != nil {
-		e.Message, e.Remedy = excerpt(said), text.Excerpt(remedy, 500)
+	if t.Server != nil {
+		e.Message, e.Remedy = Excerpt(said), text.Excerpt(remedy, 500)
 		return t.withRemedy(e)
 	}
 	switch {
 	case code == picket.CodeUnauthenticated || code == picket.CodeForbidden:
-		e.Remedy = t.tokenRemedy()
+		e.Remedy = t.CredentialRemedy
 	case code == picket.CodeRateLimited || code == picket.CodeUnavailable:
 		e.Remedy = "Try again later."
 	case code == picket.CodeNotFound:
@@ -173,19 +170,15 @@ func (t *target) refusal(code picket.Code, said, remedy string, res *http.Respon
 }
 
 // withRemedy adds what helps if the Picket server is not there or does not know the key.
-func (t *target) withRemedy(e *picket.Error) error {
-	switch {
-	case t.server == nil:
-	case e.Code == picket.CodeUnauthenticated && t.source != "":
-		e.Remedy = "Set " + t.source + " to a key that " + t.server.URL() + " knows."
-	default:
-		return t.server.WithRemedy(e)
+func (t *Target) withRemedy(e *picket.Error) error {
+	if t.Server == nil {
+		return e
 	}
-	return e
+	return t.Server.WithRemedy(e)
 }
 
 // explain turns the error of a call into one for a person. That of a context stays as it is.
-func (t *target) explain(err error) error {
+func (t *Target) explain(err error) error {
 	if own, ok := errors.AsType[*picket.Error](err); ok {
 		return t.withRemedy(own) // without what the library has written around it
 	}
@@ -198,7 +191,7 @@ func (t *target) explain(err error) error {
 	}
 	if said, ok := errors.AsType[*protocol.Error](err); ok { // within a stream
 		return picket.Refuse(codeOfReason(details{Reason: protocol.ErrorReason(said.Err)}, picket.CodeInternal), "",
-			"the agent refuses: %s", excerpt(said.Message))
+			"the agent refuses: %s", Excerpt(said.Message))
 	}
-	return notA2A("the answer of the agent is not one of A2A 1.0: %s", excerpt(err.Error()))
+	return NotA2A("the answer of the agent is not one of A2A 1.0: %s", Excerpt(err.Error()))
 }

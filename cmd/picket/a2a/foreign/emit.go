@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -32,9 +33,10 @@ type emitter struct {
 }
 
 const (
-	maxChunk    = picket.MaxEmission - 4<<10 // bytes of the parts of an emission, as JSON
-	maxWaiting  = 16                         // chunks that wait
-	reportEvery = 10 * time.Second
+	maxChunk     = picket.MaxEmission - 4<<10 // bytes of the parts of an emission, as JSON
+	maxWaiting   = 16                         // chunks that wait
+	maxArtifacts = 10_000                     // whose size is remembered
+	reportEvery  = 10 * time.Second
 )
 
 // take takes an event of the foreign task.
@@ -66,7 +68,7 @@ func (e *emitter) artifact(a *protocol.Artifact, appended, last bool) {
 	parts, size := emittedParts(a.Parts)
 	before, known := e.emitted[id]
 	fits := len(parts) > 0 && size <= maxChunk && len(e.chunks) < maxWaiting
-	if !fits || !known && len(e.emitted) >= maxShown || !appended && before == size || appended && !known {
+	if !fits || !known && len(e.emitted) >= maxArtifacts || !appended && before == size || appended && !known {
 		return
 	}
 	if !appended {
@@ -133,9 +135,9 @@ func (e *emitter) flush(ctx context.Context) {
 	e.chunks = nil
 	e.mu.Unlock()
 	said := statusText(status, picket.MaxStatusText)
-	summary := "the task is " + stateName(status.State)
+	summary := "the task is " + agentclient.StateName(status.State)
 	if said != "" {
-		summary += ": " + excerpt(said)
+		summary += ": " + agentclient.Excerpt(said)
 	}
 	if summary != e.reported && time.Since(e.at) >= min(reportEvery, 5*e.limits.flush) {
 		e.say(e.job.Stdout, "%s", summary)

@@ -1,12 +1,13 @@
-package a2a
+package foreign
 
 import (
 	"bytes"
-	"context"
 	stdjson "encoding/json"
 	"errors"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 )
 
 // exactPart is a part of a message or an artifact whose data is kept as it was written. The library reads numbers as
@@ -53,14 +54,6 @@ func partsOf(list []exactPart) (parts protocol.ContentParts, ok bool) {
 	return parts, true
 }
 
-// answerKey is the key of a context whose requests keep the last answer.
-type answerKey struct{}
-
-// keepAnswer returns a context whose requests write their answer to raw.
-func keepAnswer(ctx context.Context, raw *[]byte) context.Context {
-	return context.WithValue(ctx, answerKey{}, raw)
-}
-
 // exactResult are the parts of the result in an answer: those of the artifacts of a task, or else of the message of
 // its status, or those of a message.
 func exactResult(raw []byte) (protocol.ContentParts, error) {
@@ -79,7 +72,7 @@ func exactResult(raw []byte) (protocol.ContentParts, error) {
 		result
 	}
 	if err := stdjson.NewDecoder(bytes.NewReader(raw)).Decode(&answer); err != nil { // as the library reads it
-		return nil, notA2A("its result is not valid JSON: %s", excerpt(err.Error()))
+		return nil, agentclient.NotA2A("its result is not valid JSON: %s", agentclient.Excerpt(err.Error()))
 	}
 	r := &answer.result
 	if answer.Result != nil {

@@ -1,4 +1,4 @@
-package a2a
+package foreign
 
 import (
 	stdjson "encoding/json"
@@ -14,11 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/rig/cleanup"
+	"github.com/picket-dev/picket/internal/rig/fakeagent"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(cleanup.WithTempDir(m, "pk-foreign-")) }
 
 const (
 	ourTask = "task_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -136,8 +142,8 @@ func (f *fakeTools) report(t *testing.T) *picket.Report {
 	return &picket.Report{Progress: p}
 }
 
-// foreign is a worker of a fake agent.
-type foreign struct {
+// worker is a worker of a fake agent.
+type worker struct {
 	*Launcher
 	tools  *fakeTools
 	output *syncBuffer
@@ -170,7 +176,7 @@ func entryOf(url string) settings.Agent {
 		Allow: []string{"127.0.0.1"}}}
 }
 
-func newForeign(t *testing.T, url string) *foreign {
+func newWorker(t *testing.T, url string) *worker {
 	t.Helper()
 	t.Setenv("PARTNER", token)
 	r, err := NewRemote(t.Context(), entryOf(url))
@@ -178,7 +184,7 @@ func newForeign(t *testing.T, url string) *foreign {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Close)
-	w := &foreign{tools: newTools(t), output: &syncBuffer{}, dir: t.TempDir()}
+	w := &worker{tools: newTools(t), output: &syncBuffer{}, dir: t.TempDir()}
 	server := client.New(w.tools.url, "pkk_x", client.Options{})
 	w.Launcher = NewLauncher(r, filepath.Join(w.dir, "open"), server, slog.New(slog.NewTextHandler(w.output, nil)))
 	w.limits = limits{silence: 20 * time.Second, first: 5 * time.Millisecond, longest: 20 * time.Millisecond,
@@ -186,7 +192,7 @@ func newForeign(t *testing.T, url string) *foreign {
 	return w
 }
 
-func (w *foreign) start(t *testing.T, change ...func(*picket.Lease)) process.Process {
+func (w *worker) start(t *testing.T, change ...func(*picket.Lease)) process.Process {
 	t.Helper()
 	lease := picket.Lease{TaskID: ourTask, RunID: ourRun, FencingToken: 1, ProxyURL: w.tools.url, LeaseToken: "pkl_x",
 		Task: picket.LeaseTask{Title: "Paint the shed.", Input: picket.RawJSON(`"Paint the shed, and its door."`)}}
@@ -204,7 +210,7 @@ func (w *foreign) start(t *testing.T, change ...func(*picket.Lease)) process.Pro
 }
 
 // run runs until the end.
-func (w *foreign) run(t *testing.T, change ...func(*picket.Lease)) process.Exited {
+func (w *worker) run(t *testing.T, change ...func(*picket.Lease)) process.Exited {
 	t.Helper()
 	p := w.start(t, change...)
 	select {
@@ -216,7 +222,7 @@ func (w *foreign) run(t *testing.T, change ...func(*picket.Lease)) process.Exite
 }
 
 // after is a change of a lease: that after the runs that w has seen.
-func (w *foreign) after(t *testing.T, class picket.ExitClass, answers ...picket.Answer) func(*picket.Lease) {
+func (w *worker) after(t *testing.T, class picket.ExitClass, answers ...picket.Answer) func(*picket.Lease) {
 	t.Helper()
 	report := w.tools.report(t)
 	return func(l *picket.Lease) {
@@ -233,13 +239,13 @@ const says = `,"message":{"messageId":"q1","role":"ROLE_AGENT","parts":[{"text":
 	`{"data":{"options":["red","blue","red",7]}}]}}`
 
 // answering is an agent whose task is sent as submitted, and read as it is.
-func answering(t *testing.T, read string) *fakeAgent {
+func answering(t *testing.T, read string) *fakeagent.Agent {
 	t.Helper()
-	f := newAgent(t)
-	f.answer = func(method, _ string) string {
+	f := fakeagent.New(t)
+	f.Answer = func(method, _ string) string {
 		switch method {
 		case "SendMessage":
-			return `{"task":` + taskIn("SUBMITTED") + `}`
+			return `{"task":` + fakeagent.TaskIn("SUBMITTED") + `}`
 		case "SubscribeToTask":
 			return `error:{"code":-32004,"message":"no streams"}`
 		}
