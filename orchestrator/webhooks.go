@@ -238,8 +238,8 @@ func (v webhookView) webhook() picket.Webhook {
 }
 
 // PutPushConfig creates or replaces a push configuration of a task of a client, for the client or an operator. It is
-// told what happens from then on, of a task that has ended nothing. One that replaces another goes on where that one was.
-// The result has no secrets.
+// told what happens from then on. That of a task that has ended is told nothing. One that replaces another goes on
+// where that one was. The result has no secrets.
 func (e *Engine) PutPushConfig(ctx context.Context, by picket.Caller, c picket.PushConfig) (picket.PushConfig, error) {
 	fields, err := e.pushArgs(c.TaskID, &c)
 	if err == nil {

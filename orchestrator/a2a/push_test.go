@@ -244,7 +244,8 @@ func TestWhoConfiguresPushNotifications(t *testing.T) {
 			stranger := f.newClient(t, "builder", f.other, protocol.TransportProtocolJSONRPC)
 			_, err = stranger.CreateTaskPushConfig(t.Context(), &of)
 			wantErr(t, err, protocol.ErrTaskNotFound)
-			_, err = stranger.GetTaskPushConfig(t.Context(), &protocol.GetTaskPushConfigRequest{TaskID: of.TaskID, ID: of.ID})
+			_, err = stranger.GetTaskPushConfig(t.Context(), &protocol.GetTaskPushConfigRequest{TaskID: of.TaskID,
+				ID: of.ID})
 			wantErr(t, err, protocol.ErrTaskNotFound)
 			_, err = stranger.ListTaskPushConfigs(t.Context(), &protocol.ListTaskPushConfigRequest{TaskID: of.TaskID})
 			wantErr(t, err, protocol.ErrTaskNotFound)
@@ -258,7 +259,8 @@ func TestWhoConfiguresPushNotifications(t *testing.T) {
 					t.Errorf("configuration %d: %v", i+2, err)
 				}
 			}
-			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: "c0"}))
+			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID,
+				ID: "c0"}))
 			again, err := c.SendMessage(t.Context(), req)
 			if same := taskOf(t, again, err); same.ID != task.ID {
 				t.Error("the message became another task")
@@ -278,7 +280,8 @@ func TestWhoConfiguresPushNotifications(t *testing.T) {
 					t.Errorf("%+v", made)
 				}
 			}
-			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID, ID: of.ID}))
+			must(t, c.DeleteTaskPushConfig(t.Context(), &protocol.DeleteTaskPushConfigRequest{TaskID: task.ID,
+				ID: of.ID}))
 			f.awaitNoPush(t, c, task.ID)
 		})
 	})

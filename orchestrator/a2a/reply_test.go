@@ -87,7 +87,7 @@ func all(events <-chan protocol.Event) (list []protocol.Event) {
 func TestAClientThatWaitsTakesAMessage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
-			ask := func(metadata map[string]any) (answer <-chan protocol.SendMessageResult, held picket.LeaseCredential) {
+			ask := func(metadata map[string]any) (<-chan protocol.SendMessageResult, picket.LeaseCredential) {
 				req, answers := send("how are you?"), make(chan protocol.SendMessageResult, 1)
 				req.Message.Metadata = metadata
 				go func() {
