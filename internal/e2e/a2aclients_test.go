@@ -5,21 +5,26 @@ package e2e
 import (
 	"context"
 	"crypto/rand"
+	stdjson "encoding/json"
 	"errors"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 // builderSettings make the pool builder an endpoint whose results need no review.
@@ -33,10 +38,10 @@ agents:
 `
 
 // startEndpoint starts a server with the pool builder and a scripted worker, and returns the URL of the endpoint and
-// the key of a client.
-func (w *testEnv) startEndpoint() (url, key string) {
+// the key of a client. The server may post push notifications to an address of this host.
+func (w *testEnv) startEndpoint(receiver string) (url, key string) {
 	w.t.Helper()
-	w.put("config/picket/picket.yaml", builderSettings)
+	w.put("config/picket/picket.yaml", builderSettings+"notify: {allow: '"+receiver+"'}\n")
 	worker := w.path("scripted-worker")
 	build := exec.CommandContext(w.t.Context(), "go", "build", "-o", worker,
 		"github.com/picket-dev/picket/cmd/scripted-worker")
@@ -63,7 +68,8 @@ func TestA2AJavaScript(t *testing.T) {
 		t.Skip("PICKET_A2A_JS names no directory with the SDK: `make conformance-a2a-js` installs it and runs this")
 	}
 	w := newTestEnv(t)
-	url, key := w.startEndpoint()
+	port := strconv.Itoa(rig.FreePort(t))
+	url, key := w.startEndpoint("127.0.0.1:" + port)
 	script, err := os.ReadFile("testdata/a2aclient.mjs")
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +80,11 @@ func TestA2AJavaScript(t *testing.T) {
 	}
 	cmd := exec.Command("node", w.path("client", "a2aclient.mjs"))
 	cmd.Env = []string{"PICKET_A2A_URL=" + url, "PICKET_A2A_KEY=" + key,
-		"PICKET_A2A_PUSH=" + os.Getenv("PICKET_A2A_PUSH")}
+		"PICKET_A2A_PUSH=" + port}
 	walk := w.launch("client", cmd)
 	code := walk.wait()
 	t.Logf("%s", walk.out.text())
-	if n := strings.Count(walk.out.text(), "ok "); code != 0 || n < 16 {
+	if n := strings.Count(walk.out.text(), "ok "); code != 0 || n < 18 {
 		t.Errorf("exit %d, %d steps\n%s", code, n, walk.err.text())
 	}
 }
@@ -86,7 +92,8 @@ func TestA2AJavaScript(t *testing.T) {
 // TestA2AGo walks through the same steps with the official SDK for Go.
 func TestA2AGo(t *testing.T) {
 	w := newTestEnv(t)
-	url, key := w.startEndpoint()
+	pushed := newPushReceiver(t)
+	url, key := w.startEndpoint(pushed.address)
 	for _, binding := range []protocol.TransportProtocol{protocol.TransportProtocolJSONRPC,
 		protocol.TransportProtocolHTTPJSON} {
 		t.Run(string(binding), func(t *testing.T) {
@@ -117,6 +124,7 @@ func TestA2AGo(t *testing.T) {
 			}
 			c.cancels()
 			c.subscribesAgain()
+			c.isTold(pushed)
 		})
 	}
 }
@@ -246,5 +254,57 @@ func (c goClient) subscribesAgain() {
 	states := c.read(c.SubscribeToTask(c.t.Context(), &protocol.SubscribeToTaskRequest{ID: id}), nil)
 	if last := states[len(states)-1]; last != protocol.TaskStateCompleted {
 		c.t.Errorf("the second stream ends with %s", last)
+	}
+}
+
+// pushReceiver gets push notifications.
+type pushReceiver struct {
+	address string
+	got     chan pushNotification
+}
+
+type pushNotification struct {
+	token string
+	body  protocol.StreamResponse
+}
+
+func newPushReceiver(t *testing.T) pushReceiver {
+	t.Helper()
+	r := pushReceiver{got: make(chan pushNotification, 100)}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		n := pushNotification{token: req.Header.Get("X-A2A-Notification-Token")}
+		if err := stdjson.NewDecoder(req.Body).Decode(&n.body); err != nil {
+			t.Errorf("a push notification: %v", err)
+		}
+		r.got <- n
+	}))
+	t.Cleanup(s.Close)
+	r.address = s.Listener.Addr().String()
+	return r
+}
+
+// isTold names the receiver for a task, which is told how the task ends.
+func (c goClient) isTold(r pushReceiver) {
+	c.t.Helper()
+	req := goRequest("tck-stream-001", "")
+	req.Config = &protocol.SendMessageConfig{ReturnImmediately: true,
+		PushConfig: &protocol.PushConfig{URL: "http://" + r.address + "/", Token: "from-the-client"}}
+	got, err := c.SendMessage(c.t.Context(), req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	id := got.(*protocol.Task).ID
+	for late := time.After(time.Minute); ; {
+		select {
+		case n := <-r.got:
+			if n.token != "from-the-client" || n.body.Event.TaskInfo().TaskID != id {
+				c.t.Errorf("%+v", n)
+			}
+			if s, ok := n.body.Event.(*protocol.TaskStatusUpdateEvent); ok && s.Status.State.Terminal() {
+				return
+			}
+		case <-late:
+			c.t.Fatal("no push notification of the end within a minute")
+		}
 	}
 }

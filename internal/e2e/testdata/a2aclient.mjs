@@ -3,7 +3,7 @@
 //
 //	PICKET_A2A_URL=http://127.0.0.1:7070/agents/builder PICKET_A2A_KEY=… node a2aclient.mjs
 //
-// With PICKET_A2A_PUSH=1 it also receives push notifications, on a port of 127.0.0.1.
+// With PICKET_A2A_PUSH=PORT it also receives push notifications, on that port of 127.0.0.1, which notify.allow names.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -154,7 +154,7 @@ async function receive(client) {
     res.writeHead(200).end();
     receiver.emit("notified");
   });
-  receiver.listen(0, "127.0.0.1");
+  receiver.listen(Number(push), "127.0.0.1");
   await once(receiver, "listening");
   try {
     const task = await client.sendMessage(request("test-resubscribe-message-id", { returnImmediately: true }));
