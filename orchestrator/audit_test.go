@@ -17,7 +17,7 @@ import (
 // The scripts and moves.Audited have the same table.
 func TestAuditedTypesAreOneTable(t *testing.T) {
 	text := kit.LuaText(t, "_prelude")
-	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n\}`).FindStringSubmatch(text)
+	table := regexp.MustCompile(`(?s)local AUDITED = \{(.*?)\n *\}`).FindStringSubmatch(text)
 	if table == nil {
 		t.Fatal("_prelude.lua has no table AUDITED")
 	}

@@ -100,24 +100,28 @@ end
 -- The activity counters cover the last hour, in slots of two minutes of the
 -- server's own clock: fields are "<slot> <figure>". The script that begins a slot
 -- deletes those of another hour.
-local activity_counts -- what this script adds to the running slot, by figure
-local function count_activity(figure, n)
-  activity_counts = activity_counts or {}
-  activity_counts[figure] = (activity_counts[figure] or 0) + n
-end
+local count_activity, save_activity = (function()
+  local added -- to the running slot by this script, by figure
+  local function count(figure, n)
+    added = added or {}
+    added[figure] = (added[figure] or 0) + n
+  end
 
-local function save_activity()
-  local SLOT, SLOTS = 120000, 30
-  local slot, begun = math.floor(raw / SLOT), false
-  for figure, n in pairs(activity_counts) do
-    begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
+  local function save_counts()
+    if not added then return end
+    local SLOT, SLOTS = 120000, 30
+    local slot, begun = math.floor(raw / SLOT), false
+    for figure, n in pairs(added) do
+      begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
+    end
+    added = nil
+    local counts = begun and call('HGETALL', K('pulse')) or {}
+    for i = 1, #counts, 2 do
+      if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
+    end
   end
-  activity_counts = nil
-  local counts = begun and call('HGETALL', K('pulse')) or {}
-  for i = 1, #counts, 2 do
-    if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
-  end
-end
+  return count, save_counts
+end)()
 
 local events = 0 -- written by this script; whatever counts in meta has one
 local function save()
@@ -126,7 +130,7 @@ local function save()
     r.changes = nil
   end
   if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
-  if activity_counts then save_activity() end
+  save_activity()
   changed, events = {}, 0
 end
 
@@ -142,53 +146,57 @@ local function before_after(field, from, to)
   return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
 end
 
--- AUDITED are the types of events that the audit log has a copy of: 'always', or
--- 'person' where agents cause such events, too. picket.Audited is the same table.
-local AUDITED = {
-  ['key.created'] = 'always', ['key.revoked'] = 'always', ['session.opened'] = 'always', ['session.closed'] = 'always',
-  ['namespace.paused'] = 'always', ['namespace.resumed'] = 'always', ['webhook.created'] = 'always',
-  ['webhook.deleted'] = 'always', ['webhook.revived'] = 'always', ['store.adopted'] = 'always',
-  ['heartbeat_policy.written'] = 'always', ['heartbeat_policy.deleted'] = 'always',
-  ['heartbeat_policy.rolled_back'] = 'always', ['agent_session.prompted'] = 'always',
-  ['agent_session.stopping'] = 'always',
-  ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person',
-  ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
-  ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',
-  ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
-  ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
-}
+local emit, set_actor_is_agent = (function()
+  -- AUDITED are the types of events that the audit log has a copy of: 'always', or
+  -- 'person' where agents cause such events, too. picket.Audited is the same table.
+  local AUDITED = {
+    ['key.created'] = 'always', ['key.revoked'] = 'always', ['session.opened'] = 'always',
+    ['session.closed'] = 'always', ['namespace.paused'] = 'always', ['namespace.resumed'] = 'always',
+    ['webhook.created'] = 'always', ['webhook.deleted'] = 'always', ['webhook.revived'] = 'always',
+    ['store.adopted'] = 'always',
+    ['heartbeat_policy.written'] = 'always', ['heartbeat_policy.deleted'] = 'always',
+    ['heartbeat_policy.rolled_back'] = 'always', ['agent_session.prompted'] = 'always',
+    ['agent_session.stopping'] = 'always',
+    ['task.submitted'] = 'person', ['task.cancelled'] = 'person', ['task.retried'] = 'person',
+    ['task.approved'] = 'person', ['task.rejected'] = 'person', ['task.answered'] = 'person',
+    ['task.finished'] = 'person', ['handoff.claimed'] = 'person', ['budget.topped_up'] = 'person',
+    ['lease.expired'] = 'person', ['lease.released'] = 'person', ['agent.lifecycle'] = 'person',
+    ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
+  }
 
--- actor_is_agent is true in a script in which an agent acts for itself. The log then
--- names it by its own id, which can be the same as that of a key.
-local actor_is_agent = false
-local function set_actor_is_agent(is) actor_is_agent = is end
+  -- actor_is_agent is true in a script in which an agent acts for itself. The log then
+  -- names it by its own id, which can be the same as that of a key.
+  local actor_is_agent = false
+  local function set_actor(is) actor_is_agent = is end
 
--- audited reports whether the audit log gets a copy of an event. A person's actor
--- is a key.
-local function audited(kind, e)
-  local rule = AUDITED[kind]
-  return rule == 'always' or rule == 'person'
-    and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_' -- @audits-people
-end
-
--- emit appends one event; its id is the dense sequence number, so sequence,
--- cursor and stream id are one. data is a JSON object, more are extra fields.
-local function emit(kind, e, data, more)
-  local seq = F(num(meta.seq) + 1)
-  meta.seq, events = seq, events + 1
-  -- Entries with the same fields as the one before take less room and time.
-  local function append(log)
-    call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
-      'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
-      'reason', e.reason or '', 'top', more or '')
+  -- audited reports whether the audit log gets a copy of an event. A person's actor
+  -- is a key.
+  local function audited(kind, e)
+    local rule = AUDITED[kind]
+    return rule == 'always' or rule == 'person'
+      and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_' -- @audits-people
   end
-  append('events')
-  if audited(kind, e) then append('audit') end -- @copies-audit
-  call('PUBLISH', K('tail'), seq)
-  local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
-  local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
-  if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end
-end
+
+  -- emit appends one event; its id is the dense sequence number, so sequence,
+  -- cursor and stream id are one. data is a JSON object, more are extra fields.
+  local function append_event(kind, e, data, more)
+    local seq = F(num(meta.seq) + 1)
+    meta.seq, events = seq, events + 1
+    -- Entries with the same fields as the one before take less room and time.
+    local function append(log)
+      call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
+        'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
+        'reason', e.reason or '', 'top', more or '')
+    end
+    append('events')
+    if audited(kind, e) then append('audit') end -- @copies-audit
+    call('PUBLISH', K('tail'), seq)
+    local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
+    local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
+    if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end
+  end
+  return append_event, set_actor
+end)()
 
 -- wake tells every server process that a topic changed.
 local function wake(topic) call('PUBLISH', K('wake'), topic) end
