@@ -54,7 +54,7 @@ func (x *exchange) submitTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pool, err := x.poolFor(m)
+	pool, err := x.poolFor(ctx, m)
 	if err != nil {
 		return err
 	}
