@@ -148,7 +148,7 @@ const (
 	PushMore    PushState = "more"     // the claim goes on
 	PushIdle    PushState = "idle"     // the claim is over
 	PushDone    PushState = "done"     // the end of the task was delivered, and the configuration is deleted
-	PushGivenUp PushState = "given_up" // it failed for too long, or its receiver is gone, and it is deleted
+	PushGivenUp PushState = "given_up" // it failed for too long, or its receiver or key is gone, and it is deleted
 )
 
 // pushIDCharacters and schemeCharacters are those of ids of push configurations, which stand in paths of URLs, and

@@ -30,6 +30,7 @@ var findingTests = map[string]string{
 	"a repeated step of a push configuration is refused":                 "TestOneDelivererHasAPushConfiguration",
 	"a receiver that fails is never given up":                            "TestPushIsGivenUp",
 	"a push configuration outlives its task":                             "TestUpdatesOfATaskAreKeptForPush",
+	"a push configuration outlives the key of its client":                "TestPushEndsWithTheKey",
 	"tasks of clients are not listed":                                    "TestTasksOfClients",
 	"a task of a client that has ended counts as open":                   "TestLimitsOfClients",
 	"open tasks of a client are not bounded":                             "TestLimitsOfClients",
