@@ -32,7 +32,7 @@ type taskAnswer struct {
 
 // healthAnswer answers GET a2a/health.
 type healthAnswer struct {
-	Status string `json:"status"` // active or unhealthy
+	Status string `json:"status"` // of a pool: active or unhealthy; of an instance: that of the agent
 }
 
 // conflictOfID makes the refusal of an id that was used for something else a conflict, which has the status 409.
