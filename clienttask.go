@@ -31,6 +31,10 @@ type ClientTask struct {
 	MaxOpen  int `json:"-"`
 	MaxQueue int `json:"-"`
 
+	// Closed says that the instance takes no new tasks. A new one is refused with CodeAgentDraining, and a
+	// repeated request gets its task. It is not stored.
+	Closed bool `json:"-"`
+
 	// Push is the push configuration that the task begins with, or nil. It is stored apart.
 	Push *PushConfig `json:"-"`
 }

@@ -205,9 +205,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	}
 	spec := pool.Task
 	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
-	if err := x.checkTakesTasks(); err != nil {
-		return picket.Task{}, err
-	}
+	closed := x.checkTakesTasks()
 	spec.Client = &picket.ClientTask{
 		Role:         pool.Role,
 		ContextID:    contextID,
@@ -215,6 +213,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		TaskID:       s.taskID,
 		TakesMessage: s.takesMessage,
 		MaxQueue:     pool.MaxQueue,
+		Closed:       closed != nil,
 		Push:         s.push,
 	}
 	if x.who.Client != nil {
@@ -224,7 +223,8 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		spec.Client.AgentID, spec.Client.Incarnation = x.instance.AgentID, x.instance.Incarnation
 	}
 	if x.isPeer() {
-		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+		t, err := x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+		return t, unlessClosed(err, closed)
 	}
 	by := x.caller()
 	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID, pool.Role)
@@ -235,7 +235,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
-	return t, s.refusal(err)
+	return t, unlessClosed(s.refusal(err), closed)
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read. The push

@@ -41,6 +41,8 @@ var findingTests = map[string]string{
 	"a task for an instance goes to any agent":                           "TestATaskIsKeptForItsInstance",
 	"a task for an instance waits for one that is gone":                  "TestATaskIsKeptForItsInstance",
 	"an instance shows the tasks of others":                              "TestATaskIsKeptForItsInstance",
+	"an instance that leaves takes new tasks":                            "TestAClosedInstanceTakesNoNewTasks",
+	"an instance that leaves takes new subtasks":                         "TestAClosedInstanceTakesNoNewTasks",
 	"the queue of a pool is not bounded":                                 "TestLimitsOfClients",
 	"a subtask does not count in the queue of a pool":                    "TestDelegatedTasksFillTheQueueOfAPool",
 	"a client sees the tasks of others":                                  "TestTasksOfClients",
