@@ -392,8 +392,8 @@ func TestPushIsGivenUp(t *testing.T) {
 	})
 }
 
-// A client whose key is revoked or has expired is told nothing more, also by a deliverer that has a claim. Its task goes
-// on, and its configurations are deleted.
+// A client whose key is revoked or has expired is told nothing more, also by a deliverer that has a claim. Its task
+// goes on, and its configurations are deleted.
 func TestPushEndsWithTheKey(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		for what, end := range map[string]func(id string){

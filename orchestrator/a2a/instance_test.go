@@ -178,7 +178,8 @@ func TestALostAnswerOfAnInstanceThatLeaves(t *testing.T) {
 				if got := taskIDIn.FindString(say(key, "m1")); got != made[key] {
 					t.Errorf("%s: the repeated request gets %q, want %s", word, got, made[key])
 				}
-				if got := say(key, "new "+word); !strings.Contains(got, word) || !strings.Contains(got, "Send it to the pool") {
+				got := say(key, "new "+word)
+				if !strings.Contains(got, word) || !strings.Contains(got, "Send it to the pool") {
 					t.Errorf("%s: a new request gets %s", word, got)
 				}
 			}
