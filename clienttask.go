@@ -31,6 +31,10 @@ type ClientTask struct {
 	MaxOpen  int `json:"-"`
 	MaxQueue int `json:"-"`
 
+	// Closed says that the instance takes no new tasks. A new one is refused with CodeAgentDraining, and a
+	// repeated request gets its task. It is not stored.
+	Closed bool `json:"-"`
+
 	// Push is the push configuration that the task begins with, or nil. It is stored apart.
 	Push *PushConfig `json:"-"`
 }
@@ -148,7 +152,7 @@ const (
 	PushMore    PushState = "more"     // the claim goes on
 	PushIdle    PushState = "idle"     // the claim is over
 	PushDone    PushState = "done"     // the end of the task was delivered, and the configuration is deleted
-	PushGivenUp PushState = "given_up" // it failed for too long, or its receiver is gone, and it is deleted
+	PushGivenUp PushState = "given_up" // it failed for too long, or its receiver or key is gone, and it is deleted
 )
 
 // pushIDCharacters and schemeCharacters are those of ids of push configurations, which stand in paths of URLs, and

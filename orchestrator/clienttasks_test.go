@@ -248,6 +248,38 @@ func TestDelegatedTasksFillTheQueueOfAPool(t *testing.T) {
 	})
 }
 
+// An instance that takes no new tasks refuses them, from clients and from peers. A repeated request gets its task.
+func TestAClosedInstanceTakesNoNewTasks(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.MustSubmit(t, picket.TaskSpec{Title: "root"})
+		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+		for name, ask := range map[string]func(request string, client picket.ClientTask) error{
+			"client": func(request string, client picket.ClientTask) error {
+				by := kit.WithKey("key_a")
+				by.Idempotency = picket.Idempotency{Key: strings.Repeat(request, 64), Body: strings.Repeat("b", 64)}
+				spec := clientTask("builder", "c1")
+				spec.Client = &client
+				_, err := f.Submit(f.Ctx, by, spec)
+				return err
+			},
+			"peer": func(request string, client picket.ClientTask) error {
+				_, err := f.Delegate(f.Ctx, h, request, picket.Subtask{Title: "part", Role: "builder",
+					BudgetEnvelope: &budget.Envelope{Tokens: 1}, Client: &client})
+				return err
+			},
+		} {
+			open := picket.ClientTask{Role: "builder", ContextID: "c1", MessageID: "m1"}
+			closed := open
+			closed.Closed = true
+			kit.OK(t, ask("1", open))
+			kit.OK(t, ask("1", closed))
+			if err := ask("2", closed); !errors.Is(err, picket.CodeAgentDraining) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
 // The id that a client chooses for a task stands for one task of that client, also after its request was forgotten.
 func TestAClientChoosesAnID(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

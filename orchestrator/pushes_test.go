@@ -392,6 +392,39 @@ func TestPushIsGivenUp(t *testing.T) {
 	})
 }
 
+// A client whose key is revoked or has expired is told nothing more, also by a deliverer that has a claim. Its task
+// goes on, and its configurations are deleted.
+func TestPushEndsWithTheKey(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for what, end := range map[string]func(id string){
+			"revoked": func(id string) { f.MustRevokeKey(t, id, nil) },
+			"expired": func(id string) { kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:key:"+id, "expires", 1).Err()) },
+		} {
+			id := f.MustCreateClientKey(t, "builder").KeyID
+			task := f.submitAs(t, id, clientTask("builder", "c1"))
+			for _, config := range []string{"c1", "c2"} {
+				_, err := f.PutPushConfig(f.Ctx, kit.WithKey(id), pushTo(task.TaskID, config))
+				kit.OK(t, err)
+			}
+			held := f.pushLease(t, "builder")
+			_, err := f.EmitStatus(f.Ctx, held, "", picket.StatusMessage{Message: "half"})
+			kit.OK(t, err)
+			turn := f.claimPush(t, what+" one")
+			end(id)
+			f.mustStep(t, turn, 1, picket.PushTaken, picket.PushGivenUp)
+			if got := f.claimPush(t, what+" two"); got.ID != "" {
+				t.Errorf("%s: a client without a key is told %q", what, updates(got))
+			}
+			f.wantNoPush(t)
+			if now, err := f.Task(f.Ctx, task.TaskID); err != nil || now.State.Terminal() {
+				t.Errorf("%s: the task is %s, %v", what, now.State, err)
+			}
+			_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "test")
+			kit.OK(t, err)
+		}
+	})
+}
+
 // Retention deletes the configurations of a task with it.
 func TestRetentionForgetsPushConfigurations(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -88,13 +89,10 @@ func (e *Engine) Delegate(ctx context.Context, held picket.LeaseCredential, requ
 		return picket.Delegated{}, err
 	}
 	fields[laneArg] = lane
-	maxQueue := 0
-	if spec.Client != nil {
-		maxQueue = spec.Client.MaxQueue
-	}
+	client := cmp.Or(spec.Client, &picket.ClientTask{})
 	args := append([]any{requestKey, contentHash(string(body)), describeCall("delegate_subtask", s.Title),
 		picket.MaxDepth,
-		picket.MaxFanOut, e.quotas().Subtasks}, append(fields, maxQueue)...)
+		picket.MaxFanOut, e.quotas().Subtasks}, append(fields, client.MaxQueue, boolArg(client.Closed))...)
 	r := e.runHeld(ctx, held, "delegate", args...)
 	var made struct {
 		Task      string          `reply:"task"`

@@ -177,7 +177,7 @@ func (e *Engine) clientArgs(taskID string, c *picket.ClientTask) ([]any, error) 
 		c = &picket.ClientTask{}
 	}
 	push, err := e.pushArgs(taskID, c.Push)
-	return slices.Concat([]any{c.MaxOpen, c.MaxQueue}, push, []any{picket.MaxClientPushes}), err
+	return slices.Concat([]any{c.MaxOpen, c.MaxQueue}, push, []any{picket.MaxClientPushes, boolArg(c.Closed)}), err
 }
 
 // normalize fills in what a task leaves out, its envelope as it is configured.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -92,22 +93,16 @@ func checkPromises(t *testing.T, heading string) {
 	}
 }
 
-// checkTestExists looks for the test that a command of the documents runs. The
+// checkTestExists looks for the tests that a command of the documents runs. The
 // second part of a pattern of TestScripts names a script.
 func checkTestExists(t *testing.T, heading, dir, pattern string) {
 	t.Helper()
 	first, script, hasScript := strings.Cut(pattern, "/")
-	matches, err := regexp.Compile(first)
-	if err != nil {
-		t.Errorf("%s: %s: %v", heading, pattern, err)
-		return
-	}
-	found := false
-	for _, name := range testFunctions(t, dir) {
-		found = found || matches.MatchString(name)
-	}
-	if !found {
-		t.Errorf("%s: %s has no test %s", heading, dir, pattern)
+	names := testFunctions(t, dir)
+	for _, alternative := range alternatives(t, first) {
+		if !slices.ContainsFunc(names, alternative.MatchString) {
+			t.Errorf("%s: %s has no test %s", heading, dir, alternative)
+		}
 	}
 	if hasScript && strings.Contains(first, "TestScripts") {
 		path := filepath.Join(repoRoot(t), dir, "testdata", strings.Trim(script, "^$")+".txt")
@@ -115,6 +110,23 @@ func checkTestExists(t *testing.T, heading, dir, pattern string) {
 			t.Errorf("%s: %v", heading, err)
 		}
 	}
+}
+
+// alternatives are the patterns of the tests that a pattern such as ^(TestA|TestB)$ or ^TestA$|^TestB names.
+func alternatives(t *testing.T, pattern string) (list []*regexp.Regexp) {
+	t.Helper()
+	before, after := "", ""
+	if inner, grouped := strings.CutPrefix(pattern, "^("); grouped && strings.HasSuffix(inner, ")$") {
+		pattern, before, after = strings.TrimSuffix(inner, ")$"), "^", "$"
+	}
+	for one := range strings.SplitSeq(pattern, "|") {
+		matches, err := regexp.Compile(before + one + after)
+		if err != nil {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		list = append(list, matches)
+	}
+	return list
 }
 
 // testFunctions are the names of the tests and fuzz tests of a package.

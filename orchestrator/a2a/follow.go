@@ -387,11 +387,6 @@ func (x *exchange) awaitClient(ctx context.Context, t picket.Task) (picket.Task,
 	if done := t.State.Terminal() || interrupted(stateOf(t)); done {
 		return t, nil
 	}
-	leave, err := x.server.streams.acquire(x.who)
-	if err != nil {
-		return t, err
-	}
-	defer leave()
 	ctx, unwatch, err := x.whileHeld(ctx)
 	if err != nil {
 		return t, err

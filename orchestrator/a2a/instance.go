@@ -42,6 +42,14 @@ func (x *exchange) openInstance(ctx context.Context, agentID string) error {
 	return nil
 }
 
+// unlessClosed is an error of a submission, or why the instance takes no new tasks if it was refused for that.
+func unlessClosed(err, closed error) error {
+	if closed != nil && errors.Is(err, picket.CodeAgentDraining) {
+		return closed
+	}
+	return err
+}
+
 // checkTakesTasks refuses new tasks for an instance that drains, or that has left for good. A task for one that died
 // waits for the pool.
 func (x *exchange) checkTakesTasks() error {

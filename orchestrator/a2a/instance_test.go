@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/budget"
 )
 
 // instance is the official client of one agent of the pool builder.
@@ -142,3 +144,47 @@ func TestTheHealthOfAnInstance(t *testing.T) {
 		}
 	})
 }
+
+// A request that is repeated, because its answer was lost, gets its task after the instance has begun to drain or has
+// left. A new one is refused.
+func TestALostAnswerOfAnInstanceThatLeaves(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		_, err := f.Submit(t.Context(), operator, picket.TaskSpec{Title: "root", Role: "builder",
+			BudgetEnvelope: &budget.Envelope{Tokens: 1000, USD: budget.Money(1_000_000_000)}})
+		must(t, err)
+		lease, _ := f.leaseToken(t)
+		a := f.register(t, "one", "builder")
+		const at = "/agents/builder/instances/one"
+		say := func(key, id string) string {
+			return f.rpcAt(t, at, key, "SendMessage", map[string]any{"configuration": map[string]any{
+				"returnImmediately": true}, "message": map[string]any{"messageId": id, "role": "ROLE_USER",
+				"parts": []map[string]any{{"text": "work"}}}})
+		}
+		made := map[string]string{}
+		for _, key := range []string{f.client, lease} {
+			if made[key] = taskIDIn.FindString(say(key, "m1")); made[key] == "" {
+				t.Fatalf("no task: %s", say(key, "m1"))
+			}
+		}
+		for _, word := range []string{"drains", "deregistered"} {
+			if word == "deregistered" {
+				f.deregister(t, "one")
+			} else {
+				_, err := f.ChangeAgent(t.Context(), operator, a.AgentID, nil,
+					picket.AgentStatusChange{Status: picket.AgentDraining})
+				must(t, err)
+			}
+			for _, key := range []string{f.client, lease} {
+				if got := taskIDIn.FindString(say(key, "m1")); got != made[key] {
+					t.Errorf("%s: the repeated request gets %q, want %s", word, got, made[key])
+				}
+				got := say(key, "new "+word)
+				if !strings.Contains(got, word) || !strings.Contains(got, "Send it to the pool") {
+					t.Errorf("%s: a new request gets %s", word, got)
+				}
+			}
+		}
+	})
+}
+
+var taskIDIn = regexp.MustCompile(`"id":"task_[0-9A-Z]{26}"`)

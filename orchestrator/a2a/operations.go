@@ -51,20 +51,26 @@ func (x *exchange) sendMessage(ctx context.Context,
 	if err := checkHistoryLength(cfg.HistoryLength); err != nil {
 		return nil, err
 	}
-	to := answerWhenDone
 	if cfg.ReturnImmediately {
-		to = answerAtOnce
-	}
-	t, err := x.take(ctx, req, to)
-	if err != nil {
-		return nil, err
-	}
-	if !cfg.ReturnImmediately {
-		t, err = x.awaitClient(ctx, t)
-		web.ExtendWriteDeadline(x.Context, answerTime)
+		t, err := x.take(ctx, req, answerAtOnce)
 		if err != nil {
 			return nil, err
 		}
+		return x.resultFor(ctx, req, t)
+	}
+	leave, err := x.server.streams.acquire(x.who) // before the message: one that is refused has done nothing
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	t, err := x.take(ctx, req, answerWhenDone)
+	if err != nil {
+		return nil, err
+	}
+	t, err = x.awaitClient(ctx, t)
+	web.ExtendWriteDeadline(x.Context, answerTime)
+	if err != nil {
+		return nil, err
 	}
 	return x.resultFor(ctx, req, t)
 }
@@ -100,7 +106,7 @@ func sendConfig(req *protocol.SendMessageRequest) protocol.SendMessageConfig {
 
 // take gives a message to the engine, and returns the task that it is about.
 func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, to answerTo) (picket.Task, error) {
-	pool, err := x.poolFor(req.Message)
+	pool, err := x.poolFor(ctx, req.Message)
 	if err != nil {
 		return picket.Task{}, err
 	}
@@ -126,11 +132,14 @@ func (x *exchange) take(ctx context.Context, req *protocol.SendMessageRequest, t
 	return x.submitWithPush(ctx, pool, req.Message, s)
 }
 
-// poolFor is the pool that a message is for. At the endpoint of the orchestrator its metadata names the role, or the
-// client may use one pool only.
-func (x *exchange) poolFor(m *protocol.Message) (*Pool, error) {
+// poolFor is the pool that a message is for. At the endpoint of the orchestrator it is that of the task which the
+// message continues. Otherwise its metadata names the role, or the client may use one pool only.
+func (x *exchange) poolFor(ctx context.Context, m *protocol.Message) (*Pool, error) {
 	if x.pool != nil {
 		return x.pool, nil
+	}
+	if m != nil && m.TaskID != "" {
+		return x.poolOf(ctx, string(m.TaskID))
 	}
 	usable := x.usablePools()
 	if m != nil && m.Metadata["role"] != nil {
@@ -148,6 +157,18 @@ func (x *exchange) poolFor(m *protocol.Message) (*Pool, error) {
 			"endpoint of a pool.", "role is required, because the key may use %d pools", len(usable))
 	}
 	return usable[0], nil
+}
+
+// poolOf is the pool of a task of the caller. One that has no endpoint any more takes text and JSON.
+func (x *exchange) poolOf(ctx context.Context, taskID string) (*Pool, error) {
+	t, err := x.task(ctx, taskID)
+	if err != nil {
+		return nil, err
+	}
+	if p := x.server.pools[t.Client.Role]; p != nil {
+		return p, nil
+	}
+	return &Pool{Role: t.Client.Role}, nil
 }
 
 // usablePools are the pools that the caller may use, by role.
@@ -184,9 +205,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	}
 	spec := pool.Task
 	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
-	if err := x.checkTakesTasks(); err != nil {
-		return picket.Task{}, err
-	}
+	closed := x.checkTakesTasks()
 	spec.Client = &picket.ClientTask{
 		Role:         pool.Role,
 		ContextID:    contextID,
@@ -194,6 +213,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		TaskID:       s.taskID,
 		TakesMessage: s.takesMessage,
 		MaxQueue:     pool.MaxQueue,
+		Closed:       closed != nil,
 		Push:         s.push,
 	}
 	if x.who.Client != nil {
@@ -203,7 +223,8 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		spec.Client.AgentID, spec.Client.Incarnation = x.instance.AgentID, x.instance.Incarnation
 	}
 	if x.isPeer() {
-		return x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+		t, err := x.delegate(ctx, spec, peerRequest(pool.Role, s.messageID))
+		return t, unlessClosed(err, closed)
 	}
 	by := x.caller()
 	by.Idempotency.Body = digest(spec.Title, string(input), m.ContextID, pool.Role)
@@ -214,7 +235,7 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 		by.Idempotency.Key = digest(x.who.KeyID, "a2a message", pool.Role, s.messageID, spec.Client.AgentID)
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
-	return t, s.refusal(err)
+	return t, unlessClosed(s.refusal(err), closed)
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read. The push

@@ -32,7 +32,7 @@ type taskAnswer struct {
 
 // healthAnswer answers GET a2a/health.
 type healthAnswer struct {
-	Status string `json:"status"` // active or unhealthy
+	Status string `json:"status"` // of a pool: active or unhealthy; of an instance: that of the agent
 }
 
 // conflictOfID makes the refusal of an id that was used for something else a conflict, which has the status 409.
@@ -54,7 +54,7 @@ func (x *exchange) submitTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pool, err := x.poolFor(m)
+	pool, err := x.poolFor(ctx, m)
 	if err != nil {
 		return err
 	}

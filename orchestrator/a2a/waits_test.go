@@ -1,12 +1,17 @@
 package a2a_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/picket-dev/picket/orchestrator/a2a"
 )
 
 // Requests that wait do not hold the memory of request bodies, which all clients of the server share.
@@ -87,4 +92,37 @@ func TestTheIDOfARequestIsBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A client with too many streams and waiting requests is refused before its message does anything.
+func TestARefusedWaitSubmitsNothing(t *testing.T) {
+	f := onMemory(t, func(c *a2a.Config) { c.StreamsPerKey = 1 })
+	own := f.newClient(t, "builder", f.client, protocol.TransportProtocolJSONRPC)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	events := follow(t, own.SendStreamingMessage(ctx, send("work")))
+	task, _ := next(t, events).(*protocol.Task)
+	tasks := func() int {
+		list, err := own.ListTasks(t.Context(), &protocol.ListTasksRequest{})
+		must(t, err)
+		return len(list.Tasks)
+	}
+	_, err := own.SendMessage(t.Context(), send("more work"))
+	if err == nil || !strings.Contains(err.Error(), "streams open here already") {
+		t.Errorf("a request that waits beside a stream: %v", err)
+	}
+	if n := tasks(); n != 1 {
+		t.Errorf("%d tasks after the refusal, want 1", n)
+	}
+	sendTo(t, own, atOnce(send("more work")))
+	if n := tasks(); n != 2 {
+		t.Errorf("%d tasks, want 2", n)
+	}
+	held := f.lease(t)
+	if held.TaskID != string(task.ID) {
+		t.Fatalf("leased %s", held.TaskID)
+	}
+	f.complete(t, held, `"done"`)
+	for range events { // the stream ends with its task
+	}
 }

@@ -1,7 +1,13 @@
 -- Push configurations of tasks: where the client of a task wants to be told what happens to it. They end with the
--- task, once its last state was delivered or given up. A configuration stands in push-due while it has something to
--- send, by the store time at which a deliverer may take it: at once, after a failure, or when a claim is over.
+-- task, once its last state was delivered or given up, and with the key of the client. A configuration stands in
+-- push-due while it has something to send, by the store time at which a deliverer may take it: at once, after a
+-- failure, or when a claim is over.
 local pushes = { DUE = K('push-due') }
+
+-- ended reports whether the key of a client is revoked or has expired. Its configurations are told nothing more.
+function pushes.ended(client)
+  return client and call('EXISTS', K('key:', client)) == 1 and not key_is_live(client) -- @ends-push-with-key
+end
 
 -- read reads a configuration from ARGV: its id, its name in the ids of requests, and what is sealed.
 function pushes.read(first)

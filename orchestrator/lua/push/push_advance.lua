@@ -3,8 +3,9 @@
 -- push_advance says how far a push configuration was served under a claim, by compare-and-set on claim and cursor.
 -- taken: the update was delivered, or there was nothing to deliver, and the claim goes on while there are more.
 -- released: the claim is given back. failed: it is tried again after a while, and given up after a day of failures that
--- were MOST or more. gone: the receiver wants nothing any more. A configuration that was given up is deleted, and so is
--- one that has delivered the last state of its task. The same step again changes nothing.
+-- were MOST or more. gone: the receiver wants nothing any more. A configuration that was given up is deleted. So is
+-- one that has delivered the last state of its task, and one whose client has no key any more. The same step again
+-- changes nothing.
 -- ARGV: task, id of the configuration, claim, cursor before, cursor after, outcome, ms until the next try,
 --   ms a claim lasts
 -- Reply: more (the claim goes on), idle (the claim is over), done (all was delivered, and it was deleted) or given_up
@@ -26,7 +27,7 @@ local function give_up()
   return 'given_up'
 end
 
-if outcome == 'gone' then return give_up() end
+if outcome == 'gone' or pushes.ended(t.client) then return give_up() end
 if outcome == 'failed' then
   local failures = num(p.failures) + 1
   local failing = num(p.failing) == 0 and NOW or p.failing

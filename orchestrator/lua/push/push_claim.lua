@@ -2,7 +2,7 @@
 -- needs: push
 -- push_claim gives one deliverer a push configuration that has something to send, for as long as a claim lasts in
 -- store time. With the same claim again, as after a lost reply, it gives the same one. Without one it says when to
--- look again.
+-- look again. One whose client has no key any more is deleted instead.
 -- ARGV: claim, ms it lasts, most updates
 -- Reply: wait (ms until one is due, absent if none will be); or push (as pushes.view has it) and updates: kind; of a
 --   status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
@@ -39,6 +39,11 @@ local function update_view(entry)
 end
 
 local tid, cid = string.match(member, '^([^:]+):(.*)$')
+local t = pick(K('task:', tid), 'client')
+if pushes.ended(t.client) then
+  pushes.forget(tid, t, cid)
+  return named{ wait = '1' }
+end
 local cursor, list = num(call('HGET', K('push:', member), 'cursor')), {}
 for i, entry in ipairs(call('LRANGE', K('updates:', tid), cursor, cursor + num(ARGV[3]) - 1)) do
   list[i] = update_view(entry)

@@ -3,11 +3,12 @@
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
 --   call in words, deepest level, most subtasks, most in a tree,
---   then the subtask's spec (25 values), most tasks in the queue of its pool (0 refuses nothing)
+--   then the subtask's spec (25 values), most tasks in the queue of its pool (0 refuses nothing),
+--   1 if the instance that it is for takes no new ones
 -- Reply: task (the subtask), state, available (tokens and nano-dollars left to the caller), nudge (JSON or ''),
 --   unread
 -- Errors: those of fenced; idempotency_conflict, delegation_limit,
---   too_many_lanes, budget_exceeded, quota_exceeded
+--   too_many_lanes, budget_exceeded, quota_exceeded, agent_draining
 local tid, rid, req, hash = ARGV[1], ARGV[2], ARGV[5], ARGV[6]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
@@ -25,6 +26,7 @@ if was.state then
   if was.parent ~= tid or was.made ~= hash then return refuse('idempotency_conflict') end -- @same-delegation
   return answer(was.state, nudge_for_call(r, req))
 end
+if ARGV[37] == '1' then return refuse('agent_draining') end -- @closed-instance-for-peers
 pick(t[1], 'depth')
 if num(t.depth) >= num(ARGV[8]) then return refuse('delegation_limit', 'limit', ARGV[8], 'of', 'depth') end
 if num(t.delegated) >= num(ARGV[9]) then return refuse('delegation_limit', 'limit', ARGV[9], 'of', 'subtasks') end

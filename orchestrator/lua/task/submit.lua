@@ -2,10 +2,11 @@
 -- submit creates a task.
 -- ARGV: request key, body hash, source task or '', spec (25 values),
 --   most open tasks of the client, most tasks in the queue of the pool: 0 refuses nothing,
---   id of a push configuration or '', the rest of it (5 values), most push configurations of the client
+--   id of a push configuration or '', the rest of it (5 values), most push configurations of the client,
+--   1 if the instance that the task is for takes no new ones
 -- Reply: task, created (ms), repeated (1 when the same request has made the task before)
 -- Errors: idempotency_conflict, too_many_lanes, not_found, state_conflict, budget_exceeded (the house),
---   quota_exceeded (of a client)
+--   quota_exceeded (of a client), agent_draining
 local key, body, source = ARGV[1], ARGV[2], ARGV[3]
 local was, err = find_request(key, body)
 if err then return err end
@@ -17,6 +18,7 @@ if first then
   if first ~= body then return refuse('idempotency_conflict') end -- @same-client-task
   return named{ task = s.id, repeated = 1 }
 end
+if ARGV[38] == '1' then return refuse('agent_draining') end -- @closed-instance
 if not lane_available(s.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 local old
 if source ~= '' then

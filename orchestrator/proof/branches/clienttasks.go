@@ -22,6 +22,8 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	kit.OK(t, submit("a", picket.ClientTask{TaskID: "mine"}))
 	kit.OK(t, submit("b", picket.ClientTask{TaskID: "mine"})) // the first request was forgotten
 	kit.OK(t, submit("c", picket.ClientTask{}))
+	kit.OK(t, submit("c", picket.ClientTask{Closed: true})) // a repeated request
+	kit.Refused(t, submit("k", picket.ClientTask{Closed: true}), picket.CodeAgentDraining)
 	kit.Refused(t, submit("d", picket.ClientTask{MaxOpen: 1}), picket.CodeQuota)
 	kit.Refused(t, submit("e", picket.ClientTask{MaxQueue: 1}), picket.CodeQuota)
 	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:client-bytes:key_client", "inputs", 1<<40).Err())
@@ -50,6 +52,9 @@ func coverClientTasks(t *testing.T, f *fixture) {
 	_, err = f.Delegate(f.Ctx, h, "full", picket.Subtask{Title: "part", Role: "served",
 		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m2", MaxQueue: 1}})
 	kit.Refused(t, err, picket.CodeQuota)
+	_, err = f.Delegate(f.Ctx, h, "closed", picket.Subtask{Title: "part", Role: "served",
+		Client: &picket.ClientTask{Role: "served", ContextID: "c1", MessageID: "m2", Closed: true}})
+	kit.Refused(t, err, picket.CodeAgentDraining)
 	_, err = f.RequestHelp(f.Ctx, h, picket.HelpRequest{Question: "Which?"})
 	kit.OK(t, err)
 	first, err := f.ClientTasks(f.Ctx, picket.ClientTaskQuery{Limit: 1})

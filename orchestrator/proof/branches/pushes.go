@@ -54,6 +54,7 @@ func coverPushes(t *testing.T, f *fixture) {
 	f.coverPushTurns(t, task.TaskID, put)
 	_, err = f.Submit(f.Ctx, client, spec)
 	kit.OK(t, err)
+	f.coverPushOfARevokedKey(t, spec)
 	f.CancelAll(t)
 	f.MoveStoreTime(t, time.Second)
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Millisecond}, 1000)
@@ -122,4 +123,20 @@ func (f *fixture) coverPushTurns(t *testing.T, taskID string, put func(taskID, i
 	kit.OK(t, err)
 	turn = claim()
 	kit.OK(t, step(turn, turn.Cursor+int64(len(turn.Updates)), picket.PushTaken)) // the end of the task
+}
+
+// coverPushOfARevokedKey deletes a configuration whose client has no key any more.
+func (f *fixture) coverPushOfARevokedKey(t *testing.T, spec picket.TaskSpec) {
+	t.Helper()
+	key := f.MustCreateClientKey(t, spec.Role)
+	task, err := f.Submit(f.Ctx, kit.WithKey(key.KeyID), spec)
+	kit.OK(t, err)
+	f.MustRevokeKey(t, key.KeyID, nil)
+	_, err = f.Cancel(f.Ctx, kit.Operator, task.TaskID, "over")
+	kit.OK(t, err)
+	turn, err := f.TakePushTurn(f.Ctx, "push_revoked", 0)
+	kit.OK(t, err)
+	if turn.ID != "" {
+		t.Errorf("a client without a key is told %+v", turn.Updates)
+	}
 }

@@ -15,6 +15,8 @@ var clientMutants = []mutant{
 	{"an instance shows the tasks of others", []edit{{"instance-sees-own", ""}}},
 	{"the queue of a pool is not bounded", []edit{{"bounds-queue-of-pool", "if false then"}}},
 	{"a subtask does not count in the queue of a pool", []edit{{"bounds-queue-for-peers", ""}}},
+	{"an instance that leaves takes new tasks", []edit{{"closed-instance", ""}}},
+	{"an instance that leaves takes new subtasks", []edit{{"closed-instance-for-peers", ""}}},
 	{"a client sees the tasks of others", []edit{{"client-sees-own", "local of = '*'"}}},
 	{"a pool shows the tasks of others", []edit{{"pool-sees-own", "return t[1]"}}},
 	{"retention keeps tasks of clients listed", []edit{{"forgets-for-client", ""}}},

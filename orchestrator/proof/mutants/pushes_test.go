@@ -15,4 +15,5 @@ var pushMutants = []mutant{
 	{"a repeated step of a push configuration is refused", []edit{{"same-push-step", ""}}},
 	{"a receiver that fails is never given up", []edit{{"gives-push-up", ""}}},
 	{"a push configuration outlives its task", []edit{{"ends-push-with-task", "if false then"}}},
+	{"a push configuration outlives the key of its client", []edit{{"ends-push-with-key", "return false"}}},
 }
