@@ -14,12 +14,17 @@ import (
 )
 
 // follow follows the foreign task until it has ended or asks something, and returns it as it is then. Meanwhile it
-// passes messages on, and shows the client of the task what the foreign agent says.
+// passes messages on, and shows the client of the task what the foreign agent says. If the task is not what its stream
+// has told, it is followed again after a pause.
 func (w *work) follow(ctx context.Context, t *protocol.Task) (*protocol.Task, error) {
 	if err := w.follower(ctx, t); err != nil {
 		return nil, err
 	}
-	return w.read(ctx)
+	now, err := w.read(ctx)
+	if err == nil && !now.Status.State.Terminal() && !agentclient.Interrupted(now.Status.State) {
+		err = cli.Sleep(ctx, w.limits.first)
+	}
+	return now, err
 }
 
 func (w *work) follower(ctx context.Context, t *protocol.Task) error {
@@ -33,7 +38,6 @@ func (w *work) follower(ctx context.Context, t *protocol.Task) error {
 	quiet := time.AfterFunc(w.limits.silence, func() {})
 	quiet.Stop()
 	defer func() { quiet.Stop() }()
-	var events eventPace
 	f := &agentclient.Follower{Agent: w.agent, ID: t.ID, UntilAsked: true, Status: t.Status, Reads: true,
 		First: w.limits.first, Longest: w.limits.longest, Reopen: w.limits.stream}
 	f.Event = func(ev protocol.Event) error {
@@ -45,7 +49,7 @@ func (w *work) follower(ctx context.Context, t *protocol.Task) error {
 			w.book(full)
 		}
 		e.take(ev)
-		return events.wait(ctx)
+		return w.events.wait(ctx)
 	}
 	f.Lost = func(err error) {
 		w.say(w.job.Stderr, "%v; going on when the agent answers", err)

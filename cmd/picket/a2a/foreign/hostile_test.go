@@ -300,3 +300,28 @@ func TestANoteOfANewerForeignTaskIsKept(t *testing.T) {
 		t.Error("the note is still there")
 	}
 }
+
+// An agent whose stream and task tell different states is asked again after a pause, each time.
+func TestAStreamThatContradictsItsTaskIsSlowedDown(t *testing.T) {
+	f := answering(t, foreignTask("WORKING", "}}"))
+	many := make(chan struct{})
+	const rounds = 20
+	opened := 0
+	f.Stream = func(w http.ResponseWriter, _ string) error {
+		if opened++; opened == rounds {
+			close(many)
+		}
+		fakeagent.Event(w, fakeagent.StatusUpdate("COMPLETED", "x"))
+		return nil
+	}
+	w := newWorker(t, f.URL)
+	w.limits.first = 50 * time.Millisecond
+	began := time.Now()
+	p := w.start(t)
+	<-many
+	if took := time.Since(began); took < (rounds-1)*w.limits.first {
+		t.Errorf("%d streams were opened within %s", rounds, took)
+	}
+	p.Terminate()
+	<-p.Done()
+}

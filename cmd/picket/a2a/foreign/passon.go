@@ -30,6 +30,8 @@ type work struct {
 	// answered names the question that this run has answered, and when.
 	answered   string
 	answeredAt time.Time
+
+	events eventPace // of all streams of the run
 }
 
 // errSilent says that the foreign agent has not answered for too long. The next run goes on with the task.
