@@ -95,6 +95,8 @@ type PushConfig struct {
 type PushTurn struct {
 	PushConfig
 	TurnID string
+	// Client is the key that has submitted the task.
+	Client string
 	// Name stands for the configuration in the ids of notifications. It is never used again.
 	Name     string
 	Cursor   int64 // how many updates were sent before
@@ -132,7 +134,7 @@ type PushStep struct {
 	From    int64 // the cursor before
 	To      int64 // the cursor after
 	Outcome PushOutcome
-	Delay   time.Duration // of PushFailed, until the next try
+	Delay   time.Duration // of PushFailed and PushReleased, until the next try
 }
 
 // PushOutcome is what came of a step.

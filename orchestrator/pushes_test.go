@@ -43,8 +43,12 @@ func (f *fixture) claimPush(t *testing.T, claim string) picket.PushTurn {
 
 // step advances a configuration under a claim.
 func (f *fixture) step(turn picket.PushTurn, to int64, outcome picket.PushOutcome) (picket.PushState, error) {
-	return f.AdvancePush(f.Ctx, picket.PushStep{TaskID: turn.TaskID, ID: turn.ID, TurnID: turn.TurnID,
-		From: turn.Cursor, To: to, Outcome: outcome, Delay: time.Minute})
+	s := picket.PushStep{TaskID: turn.TaskID, ID: turn.ID, TurnID: turn.TurnID, From: turn.Cursor, To: to,
+		Outcome: outcome}
+	if outcome == picket.PushFailed {
+		s.Delay = time.Minute
+	}
+	return f.AdvancePush(f.Ctx, s)
 }
 
 func (f *fixture) mustStep(t *testing.T, turn picket.PushTurn, to int64, outcome picket.PushOutcome,
@@ -482,5 +486,27 @@ func TestHostilePushConfigurations(t *testing.T) {
 			}
 		}
 		f.wantNoPush(t)
+	})
+}
+
+// A configuration that is given back for a while is due after that while, and has not failed.
+func TestAPushConfigurationIsGivenBackForAWhile(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.pushed(t)
+		f.pushLease(t, "builder")
+		turn := f.claimPush(t, "one")
+		if turn.Client != "key_a" {
+			t.Errorf("the client is %q", turn.Client)
+		}
+		_, err := f.AdvancePush(f.Ctx, picket.PushStep{TaskID: turn.TaskID, ID: turn.ID, TurnID: turn.TurnID,
+			Outcome: picket.PushReleased, Delay: time.Minute})
+		kit.OK(t, err)
+		if early := f.claimPush(t, "two"); early.ID != "" {
+			t.Error("it is due at once")
+		}
+		f.JumpStoreTime(t, 61*time.Second)
+		if next := f.claimPush(t, "three"); next.ID != turn.ID || next.Failures != 0 {
+			t.Errorf("after the while: %+v", next)
+		}
 	})
 }

@@ -385,6 +385,7 @@ func (e *Engine) unsealPush(v pushView, part string) (picket.Secret, error) {
 // pushClaim is what the script push_claim answers.
 type pushClaim struct {
 	Wait    int64            `reply:"wait"` // ms until a configuration is due
+	Client  string           `reply:"client"`
 	Push    *pushView        `reply:"push"`
 	Updates []pushUpdateView `reply:"updates"`
 }
@@ -406,6 +407,7 @@ func (e *Engine) pushTurn(claimID string, c pushClaim) picket.PushTurn {
 	turn := picket.PushTurn{
 		PushConfig: e.pushConfig(v),
 		TurnID:     claimID,
+		Client:     c.Client,
 		Name:       v.Record["name"],
 		Cursor:     store.ParseInt(v.Record["cursor"]),
 		Failures:   int(store.ParseInt(v.Record["failures"])),

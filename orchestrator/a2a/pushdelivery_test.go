@@ -121,6 +121,34 @@ func TestAFailingReceiverGetsTheUpdateAgain(t *testing.T) {
 	}
 }
 
+// A client whose receiver hangs for all of its tasks leaves turns to other clients.
+func TestAClientLeavesTurnsToOthers(t *testing.T) {
+	free := make(chan struct{})
+	hangs, r := newReceiver(t), newReceiver(t)
+	hangs.answer = func(n int, w http.ResponseWriter, req *http.Request) { <-free }
+	sender, on := withPush(t, r, hangs)
+	f := newFixture(t, rig.Real(t), on)
+	const turns = 8
+	for range 2 * turns {
+		f.pushTask(t, protocol.PushConfig{URL: hangs.URL})
+		f.lease(t)
+	}
+	stop := f.deliver(sender, func(c *push.Config) { c.Grace, c.Turns = time.Millisecond, turns })
+	hangs.wait(t, 2)
+	other := f.newClient(t, "builder", f.other, protocol.TransportProtocolJSONRPC)
+	req := atOnce(send("build"))
+	req.Config.PushConfig = &protocol.PushConfig{URL: r.URL}
+	_, err := other.SendMessage(t.Context(), req)
+	must(t, err)
+	f.complete(t, f.lease(t), `"whole"`)
+	r.wait(t, 3)
+	stop()
+	close(free)
+	if n := len(hangs.wait(t, 2)); n >= turns {
+		t.Errorf("%d requests of one client were under way, with %d turns", n, turns)
+	}
+}
+
 // A receiver that hangs does not hold up the configurations of others.
 func TestAHangingReceiverHoldsUpNobody(t *testing.T) {
 	free := make(chan struct{})

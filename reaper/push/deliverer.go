@@ -81,6 +81,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 			queue: queue,
 			log:   d.cfg.Log.With("namespace", namespace),
 			free:  make(chan struct{}, d.cfg.Turns),
+			open:  map[string]int{},
 		}
 		wg.Go(func() { l.run(ctx) })
 	}
@@ -95,6 +96,8 @@ const (
 	storeRetryDelay = time.Second
 	// storeTimeout bounds a step, and a claim while the deliverer stops.
 	storeTimeout = 2 * time.Second
+	// clientDelay is how long a configuration waits at least whose client has its share of the turns.
+	clientDelay = 3 * time.Second
 )
 
 // namespaceLoop is one namespace.
@@ -105,6 +108,30 @@ type namespaceLoop struct {
 	free  chan struct{} // has an entry for each turn that is under way
 
 	failing picket.Code // of the store; empty while it answers
+
+	mu   sync.Mutex
+	open map[string]int // how many turns each client has
+}
+
+// enter counts a turn of a client. It returns false if the client has to wait: while more than half of the turns are
+// taken, each client has at most an eighth of them. So one client cannot hold up the others.
+func (l *namespaceLoop) enter(client string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if turns := cap(l.free); len(l.free) > turns/2 && l.open[client] >= max(turns/8, 1) {
+		return false
+	}
+	l.open[client]++
+	return true
+}
+
+// leave ends a turn of a client.
+func (l *namespaceLoop) leave(client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[client]--; l.open[client] == 0 {
+		delete(l.open, client)
+	}
 }
 
 // run claims what is due, and serves each configuration in a goroutine of its own.
@@ -113,8 +140,14 @@ func (l *namespaceLoop) run(ctx context.Context) {
 	defer turns.Wait()
 	begin := func(turn picket.PushTurn) {
 		turns.Go(func() {
-			(&turnServer{namespaceLoop: l, turn: turn, position: turn.Cursor}).serve(ctx)
-			<-l.free
+			defer func() { <-l.free }()
+			t := &turnServer{namespaceLoop: l, turn: turn, position: turn.Cursor}
+			if !l.enter(turn.Client) {
+				t.release(ctx, clientDelay+rand.N(clientDelay))
+				return
+			}
+			defer l.leave(turn.Client)
+			t.serve(ctx)
 		})
 	}
 	claim, asked := "", time.Time{} // the claim whose reply was lost, and when it was first asked for

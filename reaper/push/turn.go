@@ -21,6 +21,9 @@ const (
 // sendTime is how long one request and the step after it can take. A claim that ends sooner is given back instead.
 const sendTime = 15*time.Second + storeTimeout
 
+// maxTurn is how long a configuration is served while others wait. Then it goes behind them.
+const maxTurn = 5 * time.Second
+
 // tokenHeader carries the token of a configuration.
 const tokenHeader = "X-A2A-Notification-Token"
 
@@ -43,19 +46,20 @@ func (t *turnServer) serve(ctx context.Context) {
 	}
 	task, err := t.queue.Task(ctx, t.turn.TaskID)
 	if err != nil {
-		t.release(ctx) // the next turn finds the task, or the configuration is deleted with it
+		t.release(ctx, 0) // the next turn finds the task, or the configuration is deleted with it
 		return
 	}
+	began := time.Now()
 	for _, u := range t.turn.Updates {
-		if ctx.Err() != nil || !t.hasTimeLeft() {
-			t.release(ctx)
+		if ctx.Err() != nil || !t.hasTimeLeft() || time.Since(began) > maxTurn {
+			t.release(ctx, 0)
 			return
 		}
 		if !t.deliver(ctx, task, u) {
 			return
 		}
 	}
-	t.release(ctx) // there can be more, which the next turn has
+	t.release(ctx, 0) // there can be more, which the next turn has
 }
 
 // hasTimeLeft reports whether a request can be made and its outcome written while the claim lasts.
@@ -89,7 +93,7 @@ func (t *turnServer) deliver(ctx context.Context, task picket.Task, u picket.Tas
 		}
 		return t.advance(ctx, picket.PushStep{To: u.Seq, Outcome: picket.PushTaken})
 	case d.Outcome == picket.WebhookFailed && errors.Is(context.Cause(sending), errStopping):
-		t.release(ctx) // it may have arrived; it will be sent again
+		t.release(ctx, 0) // it may have arrived; it will be sent again
 	default:
 		t.postpone(ctx, d)
 	}
@@ -118,7 +122,7 @@ func (t *turnServer) message(u picket.TaskUpdate, body []byte) webhooks.Message 
 
 // postpone puts the configuration off until the next attempt, or ends it if its receiver is gone.
 func (t *turnServer) postpone(ctx context.Context, d webhooks.Delivery) {
-	if t.turn.Failures == 0 {
+	if t.turn.Failures == 0 && d.Outcome != picket.WebhookGone {
 		t.logger().Warn("a push notification was not taken, it will be sent again", "status", d.Status, "reason", d.Error)
 	}
 	step := picket.PushStep{To: t.position, Outcome: picket.PushFailed}
@@ -130,9 +134,9 @@ func (t *turnServer) postpone(ctx context.Context, d webhooks.Delivery) {
 	t.advance(ctx, step)
 }
 
-// release ends the claim.
-func (t *turnServer) release(ctx context.Context) {
-	t.advance(ctx, picket.PushStep{To: t.position, Outcome: picket.PushReleased})
+// release ends the claim. The next one begins after a delay.
+func (t *turnServer) release(ctx context.Context, delay time.Duration) {
+	t.advance(ctx, picket.PushStep{To: t.position, Outcome: picket.PushReleased, Delay: delay})
 }
 
 // advance writes one step down, and repeats it while nobody knows whether it was written. It returns false when the

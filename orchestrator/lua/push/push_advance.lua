@@ -2,10 +2,10 @@
 -- needs: push
 -- push_advance says how far a push configuration was served under a claim, by compare-and-set on claim and cursor.
 -- taken: the update was delivered, or there was nothing to deliver, and the claim goes on while there are more.
--- released: the claim is given back. failed: it is tried again after a while, and given up after a day of failures that
--- were MOST or more. gone: the receiver wants nothing any more. A configuration that was given up is deleted. So is
--- one that has delivered the last state of its task, and one whose client has no key any more. The same step again
--- changes nothing.
+-- released: the claim is given back, for a while if there is one. failed: it is tried again after a while, and given
+-- up after a day of failures that were MOST or more. gone: the receiver wants nothing any more. A configuration that
+-- was given up is deleted. So is one that has delivered the last state of its task, and one whose client has no key
+-- any more. The same step again changes nothing.
 -- ARGV: task, id of the configuration, claim, cursor before, cursor after, outcome, ms until the next try,
 --   ms a claim lasts
 -- Reply: more (the claim goes on), idle (the claim is over), done (all was delivered, and it was deleted) or given_up
@@ -49,7 +49,7 @@ if outcome == 'taken' then put(p, 'failures', '0', 'failing', '0') end
 if not more then
   call('ZREM', pushes.DUE, member)
 else
-  call('ZADD', pushes.DUE, said == 'more' and F(now + num(ARGV[8])) or NOW, member)
+  call('ZADD', pushes.DUE, F(now + num(said == 'more' and ARGV[8] or ARGV[7])), member)
   if said == 'idle' then wake('push') end
 end
 return said

@@ -4,8 +4,8 @@
 -- store time. With the same claim again, as after a lost reply, it gives the same one. Without one it says when to
 -- look again. One whose client has no key any more is deleted instead.
 -- ARGV: claim, ms it lasts, most updates
--- Reply: wait (ms until one is due, absent if none will be); or push (as pushes.view has it) and updates: kind; of a
---   status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
+-- Reply: wait (ms until one is due, absent if none will be); or client (its key), push (as pushes.view has it) and
+--   updates: kind; of a status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
 --   seq
 local claim, life = ARGV[1], num(ARGV[2])
 local claims = K('push-claim:', claim)
@@ -48,4 +48,4 @@ local cursor, list = num(call('HGET', K('push:', member), 'cursor')), {}
 for i, entry in ipairs(call('LRANGE', K('updates:', tid), cursor, cursor + num(ARGV[3]) - 1)) do
   list[i] = update_view(entry)
 end
-return named{ push = pushes.view(tid, cid), updates = list }
+return named{ client = pick(K('task:', tid), 'client').client, push = pushes.view(tid, cid), updates = list }

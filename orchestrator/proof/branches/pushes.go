@@ -56,6 +56,10 @@ func coverPushes(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	f.coverPushOfARevokedKey(t, spec)
 	f.CancelAll(t)
+	kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:key:key_push", "revoked", 1, "expires", 0).Err())
+	_, err = f.TakePushTurn(f.Ctx, "after the key", 0)
+	kit.OK(t, err)
+	kit.OK(t, f.Raw.Del(f.Ctx, "pk:{default}:key:key_push").Err())
 	f.MoveStoreTime(t, time.Second)
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{Tasks: time.Millisecond}, 1000)
 	kit.OK(t, err)
@@ -64,6 +68,7 @@ func coverPushes(t *testing.T, f *fixture) {
 // coverPushTurns takes every way of a claimed configuration.
 func (f *fixture) coverPushTurns(t *testing.T, taskID string, put func(taskID, id string) error) {
 	t.Helper()
+	delays := map[picket.PushOutcome]time.Duration{picket.PushFailed: time.Minute}
 	n := 0
 	claim := func() picket.PushTurn {
 		t.Helper()
@@ -74,7 +79,7 @@ func (f *fixture) coverPushTurns(t *testing.T, taskID string, put func(taskID, i
 	}
 	step := func(turn picket.PushTurn, to int64, outcome picket.PushOutcome) error {
 		_, err := f.AdvancePush(f.Ctx, picket.PushStep{TaskID: taskID, ID: "c0", TurnID: turn.TurnID,
-			From: turn.Cursor, To: to, Outcome: outcome, Delay: time.Minute})
+			From: turn.Cursor, To: to, Outcome: outcome, Delay: delays[outcome]})
 		return err
 	}
 	claim() // nothing to be sent
