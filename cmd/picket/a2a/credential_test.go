@@ -212,13 +212,13 @@ func TestWhatHelpsWhenACredentialIsRefused(t *testing.T) {
 		"Check the credential that --token-env names, and what it allows.")
 }
 
-// An agent inside a run can follow its subtask. It can neither cancel it nor answer its question, so neither is advised.
+// An agent inside a run can follow its subtask, but neither cancel it nor answer its question. So neither is advised.
 func TestAnAgentInsideARunIsAdvisedToFollow(t *testing.T) {
 	f := fakeagent.New(t)
 	atHome(t, "http://127.0.0.1:1", ownKey)
 	t.Setenv("LEASE", picket.LeaseTokenPrefix+"default.x")
 	for state, want := range map[string]string{
-		"WORKING": "next: picket a2a stream ", "INPUT_REQUIRED": "a person has to answer"} {
+		"WORKING": " a2a stream ", "INPUT_REQUIRED": "a person has to answer"} {
 		f.Answer = func(string, string) string { return `{"task":` + fakeagent.TaskIn(state) + `}` }
 		r := run(t, "send", f.URL, "x", "--no-wait", "--token-env", "LEASE")
 		r.want(t, 0, want)
