@@ -244,7 +244,7 @@ func TestA2AOfTheServer(t *testing.T) {
 	}
 	report, err := agenttoagent.Run(t.Context(), cfg)
 	noError(t, err)
-	expectA2A(t, report)
+	expectA2A(t, report, a2aPushNotRun...)
 	cfg.WorkerRole = ""
 	cfg.Only = func(r agenttoagent.Rule) bool { return r.Name() == "3.2.2/waits" }
 	report, err = agenttoagent.Run(t.Context(), cfg)

@@ -27,11 +27,11 @@ func main() {
 	cfg := scriptedworker.Config{Log: log}
 	key := flag.String("key", os.Getenv("PICKET_API_KEY"), "a key with scope agent, or @FILE (default: PICKET_API_KEY)")
 	flag.StringVar(&cfg.URL, "url", "http://127.0.0.1:7070", "the server, without a path")
-	flag.StringVar(&cfg.Role, "role", "", "the role of the pool")
+	flag.StringVar(&cfg.Role, "role", "", "the role of the pool (default: tasks without a role)")
 	flag.StringVar(&cfg.AgentID, "agent-id", "", "the name of the worker (default scripted-worker)")
-	flag.DurationVar(&cfg.Delay, "delay", 2*time.Second, "how long it works on tasks whose work must be seen")
-	front := flag.String("front", "", "also serve the server at this loopback address, and add the front key to requests "+
-		"without a key")
+	flag.DurationVar(&cfg.Delay, "delay", 2*time.Second, "how long it works on a task whose message asks for a delay")
+	front := flag.String("front", "", "also pass requests at this loopback address on to the server, and add the key of "+
+		"--front-key to those without a key")
 	frontKey := flag.String("front-key", "", "a key with scope client, or @FILE")
 	flag.Parse()
 	if err := run(cfg, *key, *front, *frontKey); !errors.Is(err, context.Canceled) {
@@ -44,15 +44,21 @@ func main() {
 func run(cfg scriptedworker.Config, key, front, frontKey string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if cfg.Key, err = keyOf(key); err != nil {
+	if cfg.Key, err = keyOf("--key", key); err != nil {
 		return err
+	}
+	if cfg.Key == "" {
+		return errors.New("--key is required: give a key with scope agent, or @FILE")
 	}
 	if front == "" {
 		return scriptedworker.Run(ctx, cfg)
 	}
-	secret, err := keyOf(frontKey)
+	secret, err := keyOf("--front-key", frontKey)
 	if err != nil {
 		return err
+	}
+	if secret == "" {
+		return errors.New("--front needs --front-key: give a key with scope client, or @FILE")
 	}
 	f, err := scriptedworker.NewFront(front, cfg.URL, secret)
 	if err != nil {
@@ -64,12 +70,15 @@ func run(cfg scriptedworker.Config, key, front, frontKey string) (err error) {
 	return scriptedworker.Run(ctx, cfg)
 }
 
-// keyOf is a key as it stands on the command line, or in the file that is named there.
-func keyOf(flag string) (picket.Secret, error) {
-	path, inFile := strings.CutPrefix(flag, "@")
+// keyOf is the key that a flag holds, or that is in the file which the flag names.
+func keyOf(flag, value string) (picket.Secret, error) {
+	path, inFile := strings.CutPrefix(value, "@")
 	if !inFile {
-		return picket.Secret(flag), nil
+		return picket.Secret(value), nil
 	}
 	raw, err := os.ReadFile(path)
-	return picket.Secret(strings.TrimSpace(string(raw))), err
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; give a key, or @FILE with a file that can be read", flag, err)
+	}
+	return picket.Secret(strings.TrimSpace(string(raw))), nil
 }

@@ -33,7 +33,7 @@ func NewFront(addr, server string, key picket.Secret) (*Front, error) {
 			"it would use the key", addr)
 	}
 	if key == "" {
-		return nil, errors.New("it takes the key of a client to add")
+		return nil, errors.New("the key of a client is required, which is added to requests without one")
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -69,8 +69,8 @@ func StepOf(messageID string) Step {
 	return best
 }
 
-// follow does what the message asks for.
-func (r *run) follow(ctx context.Context) error { return StepOf(r.messageID).do(r, ctx) }
+// perform does what the message asks for.
+func (r *run) perform(ctx context.Context) error { return StepOf(r.messageID).do(r, ctx) }
 
 // completes completes the task with an output.
 func completes(output string) func(*run, context.Context) error {

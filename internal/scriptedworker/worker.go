@@ -89,7 +89,7 @@ func (w *worker) work(ctx context.Context, lease picket.Lease) {
 	r := &run{Proxy: adapter.NewProxy(lease, w.cfg.URL, nil), lease: lease, delay: w.cfg.Delay}
 	err := r.start(ctx)
 	if err == nil {
-		err = r.follow(ctx)
+		err = r.perform(ctx)
 	}
 	if err != nil && ctx.Err() == nil && !picket.CodeOf(err).Fenced() {
 		w.cfg.Log.Warn("a task was given up", "task", lease.TaskID, "error", err)

@@ -117,7 +117,7 @@ func (x *exchange) card(skills []protocol.AgentSkill) *protocol.AgentCard {
 			protocol.NewAgentInterface(url, protocol.TransportProtocolJSONRPC),
 			protocol.NewAgentInterface(url, protocol.TransportProtocolHTTPJSON),
 		},
-		Capabilities: protocol.AgentCapabilities{Streaming: true, PushNotifications: x.noPush() == nil,
+		Capabilities: protocol.AgentCapabilities{Streaming: true, PushNotifications: x.checkPushOffered() == nil,
 			ExtendedAgentCard: x.server.cfg.PublicCards},
 		DefaultInputModes:  defaultModes,
 		DefaultOutputModes: defaultModes,

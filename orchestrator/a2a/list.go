@@ -52,7 +52,7 @@ func (x *exchange) listTasks(ctx context.Context, req *protocol.ListTasksRequest
 
 func checkPageSize(n int) error {
 	if n < 1 || n > maxListed {
-		return picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d", n)
+		return picket.Invalid("/pageSize", "Send 1 to 100.", "pageSize is %d, and not from 1 to 100", n)
 	}
 	return nil
 }

@@ -379,7 +379,7 @@ func (x *exchange) cancelTask(ctx context.Context, req *protocol.CancelTaskReque
 	}
 	t, err = x.engine.Cancel(ctx, x.caller(), t.TaskID, cancelReason)
 	if errors.Is(err, picket.CodeTaskClosed) || errors.Is(err, picket.CodeStateConflict) {
-		return nil, protocol.NewError(protocol.ErrTaskNotCancelable, "the task has ended already")
+		return nil, protocol.NewError(protocol.ErrTaskNotCancelable, "the task has ended, so it cannot be cancelled")
 	}
 	if err != nil {
 		return nil, err

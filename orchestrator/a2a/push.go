@@ -13,8 +13,9 @@ import (
 // PushContentType is the media type of push notifications.
 const PushContentType = protocolJSON
 
-// noPush refuses push notifications: where the server has them off, and to a peer, whose run ends before its subtask.
-func (x *exchange) noPush() error {
+// checkPushOffered refuses push notifications where the server has them off, and to a peer, whose run ends before its
+// subtask.
+func (x *exchange) checkPushOffered() error {
 	if x.server.cfg.CheckPush == nil || x.isPeer() {
 		return protocol.ErrPushNotificationNotSupported
 	}
@@ -26,7 +27,7 @@ func (x *exchange) pushConfig(ctx context.Context, c *protocol.PushConfig) (*pic
 	if c == nil {
 		return nil, nil
 	}
-	if err := x.noPush(); err != nil {
+	if err := x.checkPushOffered(); err != nil {
 		return nil, err
 	}
 	out := &picket.PushConfig{ID: c.ID, URL: picket.Secret(c.URL), Token: picket.Secret(c.Token)}
@@ -80,7 +81,7 @@ func pushView(c picket.PushConfig) *protocol.PushConfig {
 
 // pushTask finds the task whose push configurations a request is about.
 func (x *exchange) pushTask(ctx context.Context, id protocol.TaskID) (picket.Task, error) {
-	if err := x.noPush(); err != nil {
+	if err := x.checkPushOffered(); err != nil {
 		return picket.Task{}, err
 	}
 	return x.task(ctx, string(id))
@@ -168,7 +169,7 @@ func (x *exchange) restPushCall(method, taskID, id string) (restCall, error) {
 			return x.deletePush(ctx, &protocol.DeleteTaskPushConfigRequest{TaskID: task, ID: id})
 		}}, nil
 	}
-	return restCall{}, notThere(method, "tasks/"+strings.Join([]string{taskID, pushPath, id}, "/"))
+	return restCall{}, noSuchPath(method, "tasks/"+strings.Join([]string{taskID, pushPath, id}, "/"))
 }
 
 // pushPath is below the path of a task.

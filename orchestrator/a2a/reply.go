@@ -41,7 +41,7 @@ func takesMessage(req *protocol.SendMessageRequest, to answerTo) (bool, error) {
 		return false, nil
 	case value != replyMessage:
 		return false, picket.Invalid("/message/metadata/reply", `Send "message" or "task", or leave it out.`,
-			"reply is not a kind of answers")
+			`reply is neither "message" nor "task"`)
 	case req.Message.TaskID != "":
 		return false, picket.Invalid("/message/metadata/reply", "Leave it out: the answer is the task.",
 			"a message to a task is not answered with a message")

@@ -118,7 +118,7 @@ func (x *exchange) restCall(path string) (restCall, error) {
 	case strings.HasPrefix(path, "tasks/"):
 		return x.restTaskCall(method, strings.TrimPrefix(path, "tasks/"))
 	}
-	return restCall{}, notThere(method, path)
+	return restCall{}, noSuchPath(method, path)
 }
 
 // restTaskCall finds what a request asks for about one task.
@@ -144,11 +144,11 @@ func (x *exchange) restTaskCall(method, rest string) (restCall, error) {
 			return x.getTask(ctx, &protocol.GetTaskRequest{ID: protocol.TaskID(id), HistoryLength: length})
 		}}, err
 	}
-	return restCall{}, notThere(method, "tasks/"+rest)
+	return restCall{}, noSuchPath(method, "tasks/"+rest)
 }
 
-// notThere refuses a path that neither binding has.
-func notThere(method, path string) error {
+// noSuchPath refuses a path that neither binding has.
+func noSuchPath(method, path string) error {
 	return protocol.NewError(protocol.ErrMethodNotFound, fmt.Sprintf("there is no %s %.128q here", method, path))
 }
 
@@ -197,14 +197,15 @@ func listRequest(q url.Values) (*protocol.ListTasksRequest, error) {
 	}
 	if s := q.Get("includeArtifacts"); s != "" {
 		if req.IncludeArtifacts, err = strconv.ParseBool(s); err != nil {
-			return nil, picket.Invalid("/includeArtifacts", "Send true or false.", "includeArtifacts is %.32q", s)
+			return nil, picket.Invalid("/includeArtifacts", "Send true or false.",
+				"includeArtifacts is %.32q, and not a boolean", s)
 		}
 	}
 	if s := q.Get("statusTimestampAfter"); s != "" {
 		at, err := time.Parse(time.RFC3339, s)
 		if err != nil {
 			return nil, picket.Invalid("/statusTimestampAfter", "Send an instant such as 2026-01-02T15:04:05Z.",
-				"statusTimestampAfter is %.64q", s)
+				"statusTimestampAfter is %.64q, and not an instant of RFC 3339", s)
 		}
 		req.StatusTimestampAfter = &at
 	}
@@ -219,7 +220,7 @@ func intParam(q url.Values, name string) (*int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		return nil, picket.Invalid("/"+name, "Send a number.", "%s is %.32q", name, s)
+		return nil, picket.Invalid("/"+name, "Send a number.", "%s is %.32q, and not a whole number", name, s)
 	}
 	return &n, nil
 }

@@ -40,8 +40,8 @@ func conflictOfID(err error) error {
 	if !errors.Is(err, picket.CodeIdempotencyConflict) {
 		return err
 	}
-	return picket.Refuse(picket.CodeStateConflict, "Send it under another id, or what was sent before.",
-		"this id was used for something else").WithCause(err)
+	return picket.Refuse(picket.CodeStateConflict, "Use another id, or send the same content again.",
+		"this id was used for other content before").WithCause(err)
 }
 
 // submitTask takes a task of RFC-001.

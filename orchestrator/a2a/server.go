@@ -238,7 +238,8 @@ func (x *exchange) open(r route) error {
 		return noEndpoint()
 	}
 	if !x.anonymous && !x.isPeer() && !x.who.May(picket.ScopeClient, picket.ScopeOperator) {
-		return picket.Refuse(picket.CodeForbidden, "Use a key with scope client: picket key create --scope client",
+		return picket.Refuse(picket.CodeForbidden,
+			"Use a key with scope client: picket key create NAME --scope client --role ROLE",
 			"this key may not use endpoints of agents").With("has", x.who.Scopes)
 	}
 	if r.ofInstance() {
@@ -264,7 +265,8 @@ func (x *exchange) authenticate(r route) (err error) {
 }
 
 func noEndpoint() error {
-	return picket.Refuse(picket.CodeNotFound, "Look at the roles with agents.NAME.a2a.enabled in picket.yaml.",
+	return picket.Refuse(picket.CodeNotFound, "Check the URL and the roles of the key. The operator turns endpoints on with "+
+		"agents.NAME.a2a.enabled in picket.yaml.",
 		"there is no such endpoint, or the key may not use it")
 }
 

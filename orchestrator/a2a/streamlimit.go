@@ -23,7 +23,7 @@ func (l *streamLimiter) acquire(who picket.Principal) (leave func(), err error) 
 	of := streamKey{who.Namespace, who.KeyID}
 	if l.open[of] >= l.most {
 		refusal := picket.Refuse(picket.CodeRateLimited, "Close streams that nobody reads, or send with returnImmediately.",
-			"the key has %d streams open here already", l.most).With("limit", l.most)
+			"the key has %d open streams and waiting requests here, which is the most", l.most).With("limit", l.most)
 		refusal.RetryAfter = 5 * time.Second
 		return nil, refusal
 	}

@@ -19,13 +19,13 @@ func New() *cobra.Command {
 	c := cli.CommandGroup("a2a", "Send tasks to agents by the A2A protocol, and follow them",
 		newCard(), newSend(), newTell(), newGet(), newList(), newStream(), newCancel(), newPush())
 	c.Long = "AGENT is the role of a pool of the Picket server, such as builder, or the URL of any agent that speaks\n" +
-		"A2A 1.0. The card of an agent is read at URL/.well-known/agent-card.json. The key of Picket, which is the saved\n" +
-		"one or PICKET_API_KEY, is sent to the Picket server alone. Another agent gets a credential only if --token-env\n" +
-		"names the environment variable that holds it."
+		"A2A 1.0. The card of an agent is read at URL/.well-known/agent-card.json. Your Picket key, which is the saved\n" +
+		"one or PICKET_API_KEY, is sent to your Picket server only. Another agent gets the credential in the environment\n" +
+		"variable that --token-env names. Without --token-env it gets none."
 	for _, sub := range leaves(c) {
-		sub.Flags().String("token-env", "", "the environment variable with the credential for AGENT")
+		sub.Flags().String("token-env", "", "the environment variable that holds the credential for AGENT")
 		sub.Flags().StringSlice("allow-host", nil,
-			"a host, or HOST:PORT, that the card of AGENT may name for its requests")
+			"also send requests to this host, or HOST:PORT, if the card of AGENT names it")
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/a2a/agentclient"
 	"github.com/picket-dev/picket/internal/rig/fakeagent"
 )
@@ -103,7 +104,7 @@ func TestATokenIsSentAsTheCardSays(t *testing.T) {
 			t.Errorf("%s: the token is shown: %s", scheme, got.stderr)
 		}
 		if want[0] == "" {
-			got.want(t, 2, "wants a credential in a way that is not supported: s")
+			got.want(t, 2, "asks for a credential in a way that is not supported: s")
 			continue
 		}
 		got.want(t, 0)
@@ -209,4 +210,20 @@ func TestWhatHelpsWhenACredentialIsRefused(t *testing.T) {
 		"--token-env NAME")
 	run(t, "get", f.URL, "t1", "--token-env", "AGENT_TOKEN").want(t, 1,
 		"Check the credential that --token-env names, and what it allows.")
+}
+
+// An agent inside a run can follow its subtask, but neither cancel it nor answer its question. So neither is advised.
+func TestAnAgentInsideARunIsAdvisedToFollow(t *testing.T) {
+	f := fakeagent.New(t)
+	atHome(t, "http://127.0.0.1:1", ownKey)
+	t.Setenv("LEASE", picket.LeaseTokenPrefix+"default.x")
+	for state, want := range map[string]string{
+		"WORKING": " a2a stream ", "INPUT_REQUIRED": "a person has to answer"} {
+		f.Answer = func(string, string) string { return `{"task":` + fakeagent.TaskIn(state) + `}` }
+		r := run(t, "send", f.URL, "x", "--no-wait", "--token-env", "LEASE")
+		r.want(t, 0, want)
+		if strings.Contains(r.stderr, "a2a cancel") || strings.Contains(r.stderr, "a2a tell") {
+			t.Errorf("%s: advised: %s", state, r.stderr)
+		}
+	}
 }

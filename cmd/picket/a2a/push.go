@@ -19,9 +19,10 @@ import (
 )
 
 func newPush() *cobra.Command {
-	c := cli.CommandGroup("push", "Name the addresses to which an agent sends push notifications of a task",
+	c := cli.CommandGroup("push", "Choose the addresses to which an agent posts the changes of a task",
 		newPushAdd(), newPushList(), newPushRemove())
-	c.Long = "A push configuration names the address to which the agent posts each change of a task. It ends with the task."
+	c.Long = "A push configuration names an address. The agent posts each change of the task there, as a push notification.\n" +
+		"It deletes the configuration after it has posted the end of the task."
 	return c
 }
 
@@ -44,12 +45,13 @@ func newPushAdd() *cobra.Command {
 		}
 		return printPushes(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
 	})
+	c.Example = "  picket a2a push add builder task_01… --to https://hooks.example.com/picket --secret-env HOOK_SECRET"
 	f := c.Flags()
-	f.String("to", "", "the https address (required)")
-	f.String("id", "", "the id of the configuration; one that exists is replaced (default: the agent makes one)")
-	f.String("secret-env", "", "the environment variable with the token that notifications carry and are signed with")
+	f.String("to", "", "the https address that gets the notifications (required)")
+	f.String("id", "", "the id of the configuration (default: the agent makes one); one with the same id is replaced")
+	f.String("secret-env", "", "the environment variable that holds the token of the notifications; Picket signs them with it")
 	f.String("scheme", "Bearer", "the HTTP authentication scheme of --credentials-env")
-	f.String("credentials-env", "", "the environment variable with the credentials that the address asks for")
+	f.String("credentials-env", "", "the environment variable that holds the credentials which the address asks for")
 	return term.FormatFlag(c)
 }
 
@@ -60,7 +62,7 @@ func pushOf(cmd *cobra.Command, id protocol.TaskID) (*protocol.PushConfig, error
 	config.URL, _ = f.GetString("to")
 	config.ID, _ = f.GetString("id")
 	if config.URL == "" {
-		return nil, exit.Usagef("--to is required: the https address to which notifications are posted")
+		return nil, exit.Usagef("--to is required: give the https address that gets the notifications")
 	}
 	token, err := secretOf(cmd, "secret-env")
 	if err != nil {

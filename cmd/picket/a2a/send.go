@@ -28,8 +28,8 @@ import (
 // maxSent is how many bytes the text and the files of a message may have.
 const maxSent = 8 << 20
 
-const exitHelp = "Exit code: 0 completed, 1 failed, rejected or cancelled, 4 the task waits for an answer or\n" +
-	"an approval, 124 --timeout is over."
+const exitHelp = "The exit code is 0 if the task is completed, 1 if it has failed or was rejected or cancelled, 4 if it\n" +
+	"waits for an answer or an approval, and 124 if --timeout is over."
 
 func newSend() *cobra.Command {
 	c := &cobra.Command{
@@ -37,7 +37,7 @@ func newSend() *cobra.Command {
 		Short: "Send a task to an agent, and wait until it has ended or asks something",
 		Long: "Send a task to an agent, and wait until it has ended or asks something. If TEXT is -, it is read from\n" +
 			"standard input. TEXT can be left out if --file or --data is given. Ctrl-C ends the waiting, and the task\n" +
-			"goes on. " + exitHelp,
+			"goes on. If a person reviews results, the task is working until the review. " + exitHelp,
 		Example: "  picket a2a send builder \"Add a test for the parser.\"\n" +
 			"  picket a2a send builder \"Review this.\" --file 'notes.md;type=text/plain' --no-wait",
 		Args: cli.CheckArgs(cobra.RangeArgs(1, 2)),
@@ -53,9 +53,9 @@ func newSend() *cobra.Command {
 		}),
 	}
 	messageFlags(c)
-	c.Flags().String("context", "", "the context that the task belongs to")
+	c.Flags().String("context", "", "the id of the context, which is a conversation, that the task belongs to")
 	c.Flags().Bool("wait", true, "wait until the task has ended or asks something")
-	c.Flags().Bool("no-wait", false, "do not wait: print the task as the agent took it")
+	c.Flags().Bool("no-wait", false, "do not wait: print the task at once")
 	return term.FormatFlag(c)
 }
 
@@ -64,9 +64,11 @@ func newTell() *cobra.Command {
 		Use:   "tell AGENT TASK [TEXT]",
 		Short: "Answer the question of a task, or send a message to the agent that works on it",
 		Long: "Answer the question of a task, or send a message to the agent that works on it. If TEXT is -, it is read\n" +
-			"from standard input. TEXT can be left out if --file or --data is given. With --wait: " + exitHelp,
-		Example: "  picket a2a tell builder task_01… \"Use PostgreSQL.\"",
-		Args:    cli.CheckArgs(cobra.RangeArgs(2, 3)),
+			"from standard input. TEXT can be left out if --file or --data is given. With --wait it goes on as send\n" +
+			"does: until the task has ended or asks something. " + exitHelp,
+		Example: "  picket a2a tell builder task_01… \"Use PostgreSQL.\"\n" +
+			"  picket a2a tell builder task_01… red --wait --timeout 10m",
+		Args: cli.CheckArgs(cobra.RangeArgs(2, 3)),
 		RunE: onAgent(func(cmd *cobra.Command, a *agent, rest []string) error {
 			m, err := messageOf(cmd, rest[1:])
 			if err != nil {
@@ -87,7 +89,7 @@ func newTell() *cobra.Command {
 func messageFlags(c *cobra.Command) {
 	c.Flags().StringArray("file", nil, "send a file, too; PATH;type=TYPE sets its media type")
 	c.Flags().String("data", "", "send this JSON, too")
-	c.Flags().String("message-id", "", "the id of the message (default: a new one); an agent takes an id once")
+	c.Flags().String("message-id", "", "the id of the message (default: a new one); repeat it to send the same message again")
 	c.Flags().Duration("timeout", 0, "stop waiting after this time, and let the task go on; 0 means never")
 }
 
@@ -297,10 +299,15 @@ func (a *agent) follow(ctx context.Context, cmd *cobra.Command, id protocol.Task
 	return f.Status, err
 }
 
-// suggest says what a person can do next with a task.
+// suggest says what a person can do next with a task. An agent inside a run can only follow its subtask.
 func (a *agent) suggest(cmd *cobra.Command, task protocol.TaskID, s protocol.TaskState) {
 	id := string(task)
+	insideRun := strings.HasPrefix(a.Credential.Reveal(), picket.LeaseTokenPrefix)
 	switch {
+	case insideRun && agentclient.Interrupted(s):
+		fmt.Fprintln(cmd.ErrOrStderr(), "a person has to answer before the subtask goes on")
+	case insideRun && !s.Terminal():
+		cli.PrintNext(cmd, a.command("stream", id))
 	case s == protocol.TaskStateInputRequired:
 		cli.PrintNext(cmd, a.command("tell", id, "…"))
 	case s == protocol.TaskStateAuthRequired:

@@ -38,7 +38,7 @@ func serveForeign(ctx context.Context, conf *adapter.Config, r *foreign.Remote, 
 	conf.Launcher = l
 	told := conf.OnEvent
 	conf.OnEvent = func(e adapter.Event) {
-		l.Heard(e)
+		l.HandleEvent(e)
 		if told != nil {
 			told(e)
 		}

@@ -25,7 +25,7 @@ type A2A struct {
 	Timeout  *time.Duration  `yaml:"timeout" check:"timeout" doc:"A run of a client's task is killed after this time, 1s to 168h. The default is the timeout of the role's other tasks."`
 	Review   picket.ReviewBy `yaml:"review" check:"review" doc:"Who decides the result of a client's task: human or none. The default is the review of the role's other tasks, and it can only be stricter."`
 
-	ReusedMessageIDs bool `yaml:"reused_message_ids" check:"yes_no" doc:"Whether clients may give the id of a message to another one. Then a message that is sent again because its answer was lost is a second task."`
+	ReusedMessageIDs bool `yaml:"reused_message_ids" check:"yes_no" doc:"Whether clients may use one message id for several messages. Then a message that is sent again because the response was lost makes a second task."`
 }
 
 // Card is what the agent card of an entry says. An empty field stands for its default. The texts are valid UTF-8
@@ -67,7 +67,7 @@ type A2APool struct {
 	// otherwise. Its envelope is the most that the task may get. A copy of the spec shares what its pointers point to.
 	Task     picket.TaskSpec
 	MaxQueue int // tasks that may wait in the queue of the pool, 1 to 100,000
-	// ReusedMessageIDs is set if clients give the id of a message to others.
+	// ReusedMessageIDs is set if clients may use one message id for several messages.
 	ReusedMessageIDs bool
 	// Capabilities are what its workers offer.
 	Capabilities []string

@@ -24,6 +24,7 @@ type Case struct {
 	SeveralCalls   string // why no time may pass before the repeat: the call has several, and the mishap strikes one
 	NoBackground   string // why nobody may call beside
 	NeverRepeated  string // why its caller neither sees an error nor repeats
+	OverHTTP       bool   // the call goes over HTTP, so its caller does not learn the cause of an error
 	noClockRead    string // why nothing may read the clock before the dump
 	OtherWhenMoved string // why a store that another server holds refuses it until it is adopted
 	OtherWhenFull  string // why a full store lets another part of it through than a store with room

@@ -87,7 +87,7 @@ func injected(p calls.Setup, c calls.Case, point string, watched *faultPoints) s
 	}
 	wrong := ""
 	if c.NeverRepeated == "" {
-		wrong = injectedAs(err, point)
+		wrong = injectedAs(err, point, c.OverHTTP)
 	}
 	w.Pass(c.Pause())
 	if c.NeverRepeated == "" {
@@ -99,10 +99,10 @@ func injected(p calls.Setup, c calls.Case, point string, watched *faultPoints) s
 	return w.DumpAfterRead(c, answer) + wrong
 }
 
-// injectedAs tells what is wrong about the error that a caller got.
-func injectedAs(err error, point string) string {
+// injectedAs tells what is wrong about the error that a caller got. Over HTTP the cause of an error is not told.
+func injectedAs(err error, point string, overHTTP bool) string {
 	unknown := errors.Is(err, picket.ErrUnknown)
-	if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, errInjected) ||
+	if picket.CodeOf(err) != picket.CodeUnavailable || !errors.Is(err, errInjected) && !overHTTP ||
 		unknown != strings.HasSuffix(point, ".after") {
 		return "\nthe caller got " + errText(err)
 	}

@@ -36,8 +36,8 @@ func howToAuthenticate(card *protocol.AgentCard) (func(http.Header, string), err
 		return bearer, nil
 	}
 	slices.Sort(wanted)
-	return nil, picket.Refuse(picket.CodeNotAvailable, "Leave out --token-env if the agent also answers without a "+
-		"credential.", "the agent wants a credential in a way that is not supported: %s",
+	return nil, picket.Refuse(picket.CodeNotAvailable, "Leave out --token-env or remote.token_env if the agent "+
+		"also answers without a credential.", "the agent asks for a credential in a way that is not supported: %s",
 		Excerpt(strings.Join(wanted, ", ")))
 }
 

@@ -67,7 +67,8 @@ func (t *Target) usable(card *protocol.AgentCard) (list []*protocol.AgentInterfa
 		return nil, t.notAllowed(elsewhere[0], "the card of %s sends requests to another host: %s", t.URL,
 			Excerpt(strings.Join(elsewhere, ", ")))
 	}
-	return nil, picket.Refuse(picket.CodeNotAvailable, "Ask for an interface with JSON-RPC or HTTP+JSON of version 1.0.",
+	return nil, picket.Refuse(picket.CodeNotAvailable, "Ask the operator of the agent for A2A 1.0 over JSON-RPC or "+
+		"HTTP+JSON.",
 		"the card of %s has no interface of A2A 1.0 over JSON-RPC or HTTP+JSON; it has: %s", t.URL,
 		Excerpt(term.OneLine(strings.Join(spoken, ", "))))
 }

@@ -63,8 +63,8 @@ func (l *Launcher) CancelOpen(ctx context.Context, patience time.Duration) {
 	l.open.sweep(last)
 }
 
-// Heard takes the events of the adapter.
-func (l *Launcher) Heard(e adapter.Event) {
+// HandleEvent takes the events of the adapter.
+func (l *Launcher) HandleEvent(e adapter.Event) {
 	if e.Kind == adapter.EventEnded {
 		l.open.end(e.TaskID, e.RunID)
 	}

@@ -146,7 +146,8 @@ func (o *openTasks) look(ctx context.Context, task string) {
 	over, err := o.over(ctx, n)
 	if err == nil && over {
 		if n.URL != o.remote.URL {
-			err = picket.Refuse(picket.CodeStateConflict, "", "remote.url is another one now")
+			err = picket.Refuse(picket.CodeStateConflict, "Cancel the foreign task by hand: picket a2a cancel URL ID",
+				"remote.url has changed since the foreign task was begun")
 		} else {
 			err = o.cancel(ctx, n.Remote)
 		}

@@ -55,7 +55,7 @@ func (w *work) said(what string) string { return "foreign agent " + w.remote.Hos
 
 // passOn passes the task on, or goes on with the foreign task of an earlier run, until it ends or asks something.
 func (w *work) passOn(ctx context.Context) error {
-	if err := w.insist(ctx, w.connect); err != nil {
+	if err := w.retry(ctx, w.connect); err != nil {
 		return err
 	}
 	t, err := w.resume(ctx)
@@ -83,12 +83,12 @@ func (w *work) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// insist repeats a request to the foreign agent until the agent has answered it. It gives up after some time.
-func (w *work) insist(ctx context.Context, request func(context.Context) error) error {
+// retry repeats a request to the foreign agent until the agent has answered it. It gives up after some time.
+func (w *work) retry(ctx context.Context, request func(context.Context) error) error {
 	started := time.Now()
 	for pause := w.limits.first; ; pause = min(2*pause, w.limits.longest) {
 		err := request(ctx)
-		if err == nil || ctx.Err() != nil || !passes(err) {
+		if err == nil || ctx.Err() != nil || !temporary(err) {
 			return err
 		}
 		if refusal, ok := picket.RefusalOf(err); ok {
@@ -104,15 +104,15 @@ func (w *work) insist(ctx context.Context, request func(context.Context) error) 
 	}
 }
 
-// passes reports whether the same request may succeed later.
-func passes(err error) bool {
+// temporary reports whether the same request may succeed later.
+func temporary(err error) bool {
 	code := picket.CodeOf(err)
 	return code == picket.CodeUnavailable || code.Retryable() || code == picket.CodeQuota
 }
 
 // read reads the foreign task.
 func (w *work) read(ctx context.Context) (t *protocol.Task, err error) {
-	err = w.insist(ctx, func(ctx context.Context) (err error) {
+	err = w.retry(ctx, func(ctx context.Context) (err error) {
 		t, err = w.agent.Task(ctx, w.saved.Remote)
 		return err
 	})
@@ -154,7 +154,7 @@ func (w *work) resume(ctx context.Context) (*protocol.Task, error) {
 		if _, err := w.task(ctx); err != nil {
 			return nil, err
 		}
-		if err := w.insist(ctx, func(ctx context.Context) error {
+		if err := w.retry(ctx, func(ctx context.Context) error {
 			return cancelOpen(ctx, w.agent, w.saved.Remote)
 		}); err != nil {
 			return nil, err
@@ -234,7 +234,7 @@ func (w *work) note() error {
 
 // send sends a message until the foreign agent has answered. It can be sent again, because its id stays the same.
 func (w *work) send(ctx context.Context, m *protocol.Message) (result protocol.SendMessageResult, err error) {
-	err = w.insist(ctx, func(ctx context.Context) (err error) {
+	err = w.retry(ctx, func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, agentclient.CallTimeout)
 		defer stop()
 		result, err = w.agent.Send(ctx, m)
