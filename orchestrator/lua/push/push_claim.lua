@@ -5,8 +5,8 @@
 -- look again. One whose client has no key any more is deleted instead.
 -- ARGV: claim, ms it lasts, most updates
 -- Reply: wait (ms until one is due, absent if none will be); or client (its key), push (as pushes.view has it) and
---   updates: kind; of a status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body; with kind emission:
---   seq
+--   updates: kind; of a status: from, to, at (ms), and of a hand-off that begins or ends: handoff, handoff_kind, body;
+--   with kind emission: seq
 local claim, life = ARGV[1], num(ARGV[2])
 local claims = K('push-claim:', claim)
 

@@ -117,10 +117,12 @@ func asksPartner(w *Env) {
 
 var endpointCases = []Case{
 	{Name: "submit/endpoint", OverHTTP: true, Setup: withPartner, Call: asClient("message:send", saying(""))},
-	{Name: "tell/endpoint", OverHTTP: true, Setup: runsForPartner, Call: asClient("message:send", saying(`,"taskId":"TASK"`))},
+	{Name: "tell/endpoint", OverHTTP: true, Setup: runsForPartner,
+		Call: asClient("message:send", saying(`,"taskId":"TASK"`))},
 	{Name: "tell/endpoint of an agent", OverHTTP: true, Setup: runsForPartner,
 		Call: asClient("messages", `{"messageId":"m1","toAgentId":"m1","type":"hint","payload":"hello"}`)},
-	{Name: "answer/endpoint", OverHTTP: true, Setup: asksPartner, Call: asClient("message:send", saying(`,"taskId":"TASK"`))},
+	{Name: "answer/endpoint", OverHTTP: true, Setup: asksPartner,
+		Call: asClient("message:send", saying(`,"taskId":"TASK"`))},
 	{Name: "cancel/endpoint", OverHTTP: true, Setup: runsForPartner, Call: asClient("tasks/TASK:cancel", ""),
 		AnswerVaries: "a task that was cancelled cannot be cancelled again"},
 }

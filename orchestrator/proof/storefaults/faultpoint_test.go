@@ -218,7 +218,7 @@ func readFaults(p calls.Setup, watched *faultPoints) {
 	for _, c := range calls {
 		for _, point := range []string{"redis." + c.of + ".before", "redis." + c.of + ".after"} {
 			watched.fail(point)
-			if wrong := injectedAs(c.call(), point); wrong != "" {
+			if wrong := injectedAs(c.call(), point, false); wrong != "" {
 				p.T.Errorf("%s:%s", point, wrong)
 			}
 			if err := c.call(); !watched.fail("") || err != nil {
