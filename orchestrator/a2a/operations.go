@@ -56,7 +56,7 @@ func (x *exchange) sendMessage(ctx context.Context,
 		if err != nil {
 			return nil, err
 		}
-		return x.resultFor(ctx, req, t)
+		return x.withHistory(ctx, t, cfg.HistoryLength)
 	}
 	leave, err := x.server.streams.acquire(x.who) // before the message: one that is refused has done nothing
 	if err != nil {

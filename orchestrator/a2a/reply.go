@@ -52,10 +52,11 @@ func takesMessage(req *protocol.SendMessageRequest, to answerTo) (bool, error) {
 	return true, nil
 }
 
-// resultFor is what answers a request: the message that the agent has replied, or the task.
+// resultFor is what answers a request that has waited: the message that the agent has replied, or the task. A message
+// can be sent again by a request that wants the task.
 func (x *exchange) resultFor(ctx context.Context, req *protocol.SendMessageRequest,
 	t picket.Task) (protocol.SendMessageResult, error) {
-	if req.Message.TaskID == "" && t.Reply {
+	if wanted, _ := takesMessage(req, answerWhenDone); wanted && t.Reply {
 		return replyOf(t), nil
 	}
 	return x.withHistory(ctx, t, sendConfig(req).HistoryLength)

@@ -87,9 +87,10 @@ func all(events <-chan protocol.Event) (list []protocol.Event) {
 func TestAClientThatWaitsTakesAMessage(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.onBothBindings(t, func(t *testing.T, c *a2aclient.Client) {
+			var sent *protocol.SendMessageRequest
 			ask := func(metadata map[string]any) (<-chan protocol.SendMessageResult, picket.LeaseCredential) {
 				req, answers := send("how are you?"), make(chan protocol.SendMessageResult, 1)
-				req.Message.Metadata = metadata
+				req.Message.Metadata, sent = metadata, req
 				go func() {
 					got, _ := c.SendMessage(t.Context(), req) // nil after an error
 					answers <- got
@@ -102,6 +103,11 @@ func TestAClientThatWaitsTakesAMessage(t *testing.T) {
 			got := <-answer
 			if m, ok := got.(*protocol.Message); !ok || m.Parts[0].Text() != "fine" {
 				t.Errorf("the answer is %+v", got)
+			}
+			again := atOnce(send("how are you?"))
+			again.Message.ID = sent.Message.ID
+			if task := sendTo(t, c, again); string(task.ID) != held.TaskID || task.Status.State != protocol.TaskStateCompleted {
+				t.Errorf("the task of the message is %+v", task)
 			}
 			answer, held = ask(map[string]any{"reply": "task"})
 			_, err = f.Reply(t.Context(), held, message("fine"))

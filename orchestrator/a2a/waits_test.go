@@ -108,7 +108,7 @@ func TestARefusedWaitSubmitsNothing(t *testing.T) {
 		return len(list.Tasks)
 	}
 	_, err := own.SendMessage(t.Context(), send("more work"))
-	if err == nil || !strings.Contains(err.Error(), "streams open here already") {
+	if err == nil || !strings.Contains(err.Error(), "open streams and waiting requests") {
 		t.Errorf("a request that waits beside a stream: %v", err)
 	}
 	if n := tasks(); n != 1 {

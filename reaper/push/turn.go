@@ -46,7 +46,7 @@ func (t *turnServer) serve(ctx context.Context) {
 	}
 	task, err := t.queue.Task(ctx, t.turn.TaskID)
 	if err != nil {
-		t.release(ctx, 0) // the next turn finds the task, or the configuration is deleted with it
+		t.release(ctx, firstDelay) // the next turn finds the task, or the configuration is deleted with it
 		return
 	}
 	began := time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/internal/agenttoagent"
 	"github.com/picket-dev/picket/internal/conformance"
@@ -94,6 +95,12 @@ func a2aConfig(cmd *cobra.Command) (cfg agenttoagent.Config, err error) {
 		}
 	}
 	cfg.WorkerKey = picket.Secret(worker)
+	for flag, needs := range map[string]string{"worker-url": "worker-key", "worker-role": "worker-key",
+		"push-url": "push-listen"} {
+		if f.Changed(flag) && !f.Changed(needs) {
+			return cfg, exit.Usagef("--%s has no meaning without --%s", flag, needs)
+		}
+	}
 	return cfg, nil
 }
 
