@@ -263,6 +263,9 @@ func TestOneServerHoldsThePolicyFiles(t *testing.T) {
 		second.wantStatus(t, ":edited")
 		kit.OK(t, second.PolicyStore().Release(f.Ctx, "b"))
 		second.wantStatus(t, ":")
+		if kept := f.Raw.HGetAll(f.Ctx, "pk:{default}:policy-files").Val(); len(kept) != 0 {
+			t.Errorf("files of a directory that no server has are kept: %q", kept)
+		}
 		first.pass(t)
 		f.wantStatus(t, ":edited")
 	})
