@@ -117,6 +117,9 @@ func TestUpdatesOfATaskAreKeptForPush(t *testing.T) {
 			if got := updates(turn); !slices.Equal(got, want[turn.ID]) {
 				t.Errorf("%s is told %q, want %q", turn.ID, got, want[turn.ID])
 			}
+			if len(turn.Updates) == 0 {
+				t.Fatal("nothing is told")
+			}
 			end := len(turn.Updates) - 1
 			if last := turn.Updates[end]; last.Seq != 7 || last.At == 0 {
 				t.Errorf("the last update is %+v", last)
