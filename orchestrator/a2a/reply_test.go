@@ -106,7 +106,8 @@ func TestAClientThatWaitsTakesAMessage(t *testing.T) {
 			}
 			again := atOnce(send("how are you?"))
 			again.Message.ID = sent.Message.ID
-			if task := sendTo(t, c, again); string(task.ID) != held.TaskID || task.Status.State != protocol.TaskStateCompleted {
+			task := sendTo(t, c, again)
+			if string(task.ID) != held.TaskID || task.Status.State != protocol.TaskStateCompleted {
 				t.Errorf("the task of the message is %+v", task)
 			}
 			answer, held = ask(map[string]any{"reply": "task"})
