@@ -27,7 +27,7 @@ func TestAKeyOfManyRolesReal(t *testing.T) {
 		after := commandCalls(t, f.Raw)
 		for name, n := range after {
 			switch n -= before[name]; name {
-			case "evalsha":
+			case "fcall":
 				scripts = n
 			case "hgetall":
 				commands += n * roles // each may read every role

@@ -17,7 +17,7 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// One transition is one call: a life of seven transitions costs seven EVALSHA
+// One transition is one call: a life of seven transitions costs seven FCALL
 // and nothing else, by the server's own count and by what goes over the wire.
 func TestCallsPerLifeReal(t *testing.T) {
 	for _, noPipeline := range []bool{false, true} {
@@ -35,9 +35,9 @@ func TestCallsPerLifeReal(t *testing.T) {
 			defer raw.Close()
 			e := store.Engine("default")
 
-			runOneLife(t, e) // the first one loads the scripts
+			runOneLife(t, e) // the first one loads the library
 			before, sent := commandCalls(t, raw), wire.Take()
-			if sent["evalsha"] == 0 {
+			if sent["fcall"] == 0 {
 				t.Fatalf("nothing was seen on the wire: %v", sent)
 			}
 			const lives = 5
@@ -46,8 +46,8 @@ func TestCallsPerLifeReal(t *testing.T) {
 				transitions += runOneLife(t, e)
 			}
 			after, sent := commandCalls(t, raw), wire.Take()
-			if got := after["evalsha"] - before["evalsha"]; got != transitions {
-				t.Errorf("the server ran EVALSHA %d times for %d transitions", got, transitions)
+			if got := after["fcall"] - before["fcall"]; got != transitions {
+				t.Errorf("the server ran FCALL %d times for %d transitions", got, transitions)
 			}
 			if got := after["eval"] - before["eval"]; got != 0 {
 				t.Errorf("the server ran EVAL %d times", got)
@@ -55,9 +55,9 @@ func TestCallsPerLifeReal(t *testing.T) {
 			for _, command := range slices.Sorted(maps.Keys(sent)) {
 				n := sent[command]
 				switch command {
-				case "evalsha":
+				case "fcall":
 					if n != transitions {
-						t.Errorf("%d EVALSHA were sent for %d transitions", n, transitions)
+						t.Errorf("%d FCALL were sent for %d transitions", n, transitions)
 					}
 				case "hello", "client": // a connection is set up
 				default:
@@ -115,7 +115,7 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 	for _, advances := range []bool{true, true, false} { // the first time the scripts are loaded
 		before := commandCalls(t, raw)
 		runLives(t, e, lives, advances)
-		spent[advances] = commandCalls(t, raw)["evalsha"] - before["evalsha"]
+		spent[advances] = commandCalls(t, raw)["fcall"] - before["fcall"]
 	}
 	if want := 3*lives - (lives - 1); spent[true] != want || spent[false] != 3*lives {
 		t.Errorf("%d lives cost %d calls with advance, want %d, and %d without, want %d", lives, spent[true], want,

@@ -2,8 +2,6 @@ package orchestrator_test
 
 import (
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +37,8 @@ func TestEveryScriptRefusesANewerStore(t *testing.T) {
 		f.AcquireOne(t, picket.AcquireRequest{})
 		f.SetFormat(t, 2)
 		before := metaAndAllKeys(t, f)
-		sources := kit.SourcesOf(f.RigStore.Memory)
-		for _, name := range slices.Sorted(maps.Keys(sources)) {
-			err := f.Raw.Eval(f.Ctx, sources[name], []string{kit.Meta}, "1", "1", "1", "1", "1", "1", "1", "1").Err()
+		for _, name := range kit.ScriptNames() {
+			err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, name, "1", "1", "1", "1", "1", "1", "1", "1")
 			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=2 known=1") {
 				t.Errorf("%s.lua: got %v, want store_newer", name, err)
 			}

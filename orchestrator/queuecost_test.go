@@ -47,7 +47,7 @@ func (f *fixture) serverCommandsOf(t *testing.T, act func()) (n int) {
 	before := commandCalls(t, f.Raw)
 	act()
 	for command, calls := range commandCalls(t, f.Raw) {
-		if command != "info" && command != "evalsha" && command != "eval" {
+		if command != "info" && command != "fcall" {
 			n += calls - before[command]
 		}
 	}

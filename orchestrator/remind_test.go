@@ -178,7 +178,7 @@ func (f *fixture) useTestClock(t *testing.T) (set func(sinceNow time.Duration)) 
 		kit.OK(t, f.Raw.HSet(f.Ctx, "rig-clock", "s", at.Unix(), "us", at.Nanosecond()/1000).Err())
 	}
 	set(0)
-	kit.Rewrite(f.Store, func(source string) string { return kit.UseTestClock(t, source) })
+	kit.Rewrite(f.Store, kit.UseTestClock)
 	return set
 }
 

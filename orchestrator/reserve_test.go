@@ -183,7 +183,7 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 			}
 		}
 		for name, n := range wire.Take() {
-			if name == "evalsha" || name == "eval" {
+			if name == "fcall" {
 				sent += n
 			} else {
 				t.Errorf("%d of %s were sent", n, name)

@@ -83,19 +83,19 @@ func TestCommandsPerMeteredCallReal(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 
 	for name, call := range doors {
-		call(0) // the first one loads scripts, opens connections and begins to watch the run
+		call(0) // the first one opens connections and begins to watch the run
 		wire.Take()
 		for n := range measured {
 			call(n + 1)
 		}
 		sent := wire.Take()
-		got := sent["evalsha"] + sent["eval"] // the watch may load its script as late as here
+		got := sent["fcall"]
 		if got < 2*measured || got > 2*measured+unasked {
 			t.Errorf("%s: %d scripts for %d calls, want two each", name, got, measured)
 		}
 		for command, n := range sent {
 			switch command {
-			case "evalsha", "eval", "hello", "client": // a connection is set up
+			case "fcall", "hello", "client": // a connection is set up
 			default:
 				t.Errorf("%s: %s was sent %d times", name, command, n)
 			}
@@ -143,8 +143,8 @@ func TestAShorterAnswerIsNoEvent(t *testing.T) {
 		sent := wire.Take()
 		page, err := h.Events(h.ctx, picket.EventQuery{Types: []string{picket.EventBudgetExceeded}, Limit: 10})
 		h.ok(err)
-		// the first one loads scripts
-		if status != c.status || len(page.Events) != c.refusals || i > 0 && sent["evalsha"] != 2 {
+		// the first one loads the library
+		if status != c.status || len(page.Events) != c.refusals || i > 0 && sent["fcall"] != 2 {
 			t.Errorf("call %d: %d %s with %v and %d events, want %d and %d events", i, status, text, sent,
 				len(page.Events), c.status, c.refusals)
 		}

@@ -17,13 +17,13 @@ import (
 //
 //	through, faults := rig.Real(t).Faulty(t)
 //	// ... open the store under test with through.Redis ...
-//	lost := faults.Next(rig.SwallowReply, rig.Words("EVALSHA", sha))
+//	lost := faults.Next(rig.SwallowReply, rig.MatchWords("FCALL", function))
 //	err := call()    // the store did it, the caller does not know
 //	<-lost.Over()    // the fault really struck
 //
 // A reply that comes too late, after its caller has given up and repeated:
 //
-//	late := faults.Next(rig.HoldReply, rig.Words("EVALSHA", sha))
+//	late := faults.Next(rig.HoldReply, rig.MatchWords("FCALL", function))
 //	go func() { <-late.Answered(); late.GiveUp() }()
 //	err := call()    // times out at once, without waiting for a clock
 //	err = call()     // the repeat, on another connection
@@ -73,6 +73,16 @@ func MatchWords(words ...string) Match {
 	return func(command []string) bool {
 		return len(command) >= len(words) && slices.EqualFunc(command[:len(words)], words, strings.EqualFold)
 	}
+}
+
+// CallsVerb reports whether a command calls a verb of a store: a function, or a script where
+// the store knows no functions.
+func CallsVerb(command []string) bool {
+	if len(command) == 0 {
+		return false
+	}
+	name := strings.ToUpper(command[0])
+	return name == "FCALL" || name == "EVALSHA" || name == "EVAL"
 }
 
 // Faulty puts a proxy before the store: the Store returned dials through it.

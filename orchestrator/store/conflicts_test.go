@@ -11,7 +11,7 @@ import (
 
 // Scripts refuse with the reasons that have a wording, and with all of them.
 func TestConflictReasonsAreWorded(t *testing.T) {
-	files, err := luaFiles(lua.Files)
+	files, err := lua.Read(lua.Files)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -216,6 +216,16 @@ var dangerousCommands = []struct {
 	{"SHUTDOWN", "SHUTDOWN"},
 }
 
+// neededCommands are those by which the verbs are loaded and called, as they are called and as they are
+// asked about. An access control list for an earlier version does not have them.
+var neededCommands = []struct {
+	right string
+	line  string
+}{
+	{"fcall", "FCALL f 1 pk:{check}:meta"}, {"function|load", "FUNCTION LOAD code"},
+	{"function|list", "FUNCTION LIST"}, {"function|delete", "FUNCTION DELETE picket"},
+}
+
 // checkUser asks without trying: a probe of FLUSHALL that somebody's Redis
 // understands differently would be the accident itself.
 func (n *node) checkUser(ctx context.Context) error {
@@ -231,14 +241,29 @@ return may`
 	for _, command := range dangerousCommands {
 		args = append(args, command.line)
 	}
+	for _, command := range neededCommands {
+		args = append(args, command.line)
+	}
 	may, err := n.client.Do(ctx, args...).Int64Slice()
 	if noPermission(err) {
-		n.refuse("Allow the user EVAL, EVALSHA and what the ACL file in docs/redis.md lists.",
+		n.refuse("Allow the user EVAL and what the ACL file in docs/redis.md lists.",
 			"the user may not run scripts: %v", err)
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	var lacks []string
+	for i, command := range neededCommands {
+		if at := len(dangerousCommands) + i; at < len(may) && may[at] == 0 {
+			lacks = append(lacks, "+"+command.right)
+		}
+	}
+	if len(lacks) > 0 {
+		n.refuse(fmt.Sprintf("ACL SETUSER … %s, and the same in the ACL file; docs/redis.md has the whole list.",
+			strings.Join(lacks, " ")),
+			"the user may not load or call the functions of Picket: it lacks %s", strings.Join(lacks, " "))
+		return nil
 	}
 	var names []string
 	for i, command := range dangerousCommands {
@@ -325,19 +350,19 @@ func storeNewer(f facts) error {
 }
 
 // CheckFormat reports whether this build can work on the namespaces of a store.
-// It writes nothing, and a namespace that does not exist yet is fine.
+// It writes nothing, and loads no functions. A namespace that does not exist yet is fine.
 func CheckFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
-	scripts, err := newScripts(false)
+	program, err := builtin()
 	if err != nil {
 		return fmt.Errorf("check the format: %w", err)
 	}
 	where.MaxRetries, where.DialerRetries, where.ContextTimeoutEnabled = -1, 1, true
 	client := redis.NewUniversalClient(&where)
 	defer client.Close()
-	g := &scriptRunner{scripts: scripts}
+	g := &scriptRunner{program: program}
 	for _, ns := range namespaces {
-		if _, err := g.through(client, ns)(ctx, "identify"); err != nil {
-			return fmt.Errorf("check the format of namespace %s: %w", ns, err)
+		if err := client.Eval(ctx, program.Verbs["identify"].Script(), []string{MetaKey(ns)}).Err(); err != nil {
+			return fmt.Errorf("check the format of namespace %s: %w", ns, g.replyError("identify", err))
 		}
 	}
 	return nil

@@ -27,6 +27,10 @@ const floorRange = 1 << 21
 // leave no room below 2^53, where numbers in the store stop being exact.
 const maxClockAhead = 60 * 365 * 24 * time.Hour
 
+// adoptionPause is how long an adoption takes at least, if another server was adopted before. That one
+// may trust for TRUST milliseconds (lua/part/_identity.lua) that it is still the same server.
+const adoptionPause = 20 * time.Millisecond
+
 // floorEpoch is the time from which the clock's floor counts seconds. Such floors rise even if the
 // store and the witness have forgotten the last one.
 var floorEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -173,6 +177,11 @@ func (n *Namespace) takeOver(ctx context.Context, run scriptFunc, s storeState, 
 	if err := waitForClock(ctx, clock, floorEpoch.Add(time.Duration(floor/floorRange)*time.Second)); err != nil {
 		return err
 	}
+	if s.Adopted != "" {
+		if err := wait(ctx, adoptionPause); err != nil {
+			return err
+		}
+	}
 	if err := n.witness.raise(next); err != nil {
 		return err
 	}
@@ -207,7 +216,11 @@ func waitForClock(ctx context.Context, clock func() time.Time, t time.Time) erro
 	if left <= 0 || left > 2*time.Second {
 		return nil
 	}
-	timer := time.NewTimer(left)
+	return wait(ctx, left)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -45,7 +45,7 @@ func listedKeys(t *testing.T) (kinds []string, table string) {
 
 // Lua and Go name exactly the kinds of keys in the list.
 func TestKeysAreListed(t *testing.T) {
-	files, err := luaFiles(lua.Files)
+	files, err := lua.Read(lua.Files)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func ReadLog[T any](ctx context.Context, n *Namespace,
 		err = lost
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return got, replyError("events", err)
+		return got, n.store.runner.replyError("events", err)
 	}
 	return got, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -170,7 +171,8 @@ func writeTicket(dir, mark, path string) error {
 		}
 	}
 	// The name does not tell the mark, since others can list the directory.
-	name := filepath.Join(dir, ticketPrefix+digest(mark))
+	sum := sha1.Sum([]byte(mark))
+	name := filepath.Join(dir, ticketPrefix+hex.EncodeToString(sum[:]))
 	return files.WriteJSON(name, stopTicket{Mark: mark, Path: path, Boot: boot})
 }
 

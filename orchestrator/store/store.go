@@ -70,12 +70,15 @@ func New(cfg Config) (*Store, error) {
 	if cfg.Memory && cfg.Redis.Dialer == nil {
 		return nil, errors.New("a store in memory needs a dialer, it has no address")
 	}
-	scripts, err := newScripts(cfg.Memory)
+	program, err := builtin()
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, runner: &scriptRunner{
-		scripts: scripts,
+		program: program,
+		scripts: newScripts(program),
+		memory:  cfg.Memory,
+		now:     cfg.Now,
 		timeout: max(2*time.Second, 2*cfg.Redis.ReadTimeout),
 		fault:   cfg.Fault,
 	}}
@@ -140,20 +143,29 @@ func storeAddress(cfg Config) string {
 }
 
 // Monitor looks at the stores of all namespaces once a second until ctx ends, so
-// that one that was replaced is adopted even when nobody acquires.
+// that one that was replaced is adopted even when nobody acquires. Once an hour it
+// tidies the libraries.
 func (s *Store) Monitor(ctx context.Context) error {
-	every := time.NewTicker(time.Second)
+	every, hourly := time.NewTicker(time.Second), time.NewTicker(time.Hour)
 	defer every.Stop()
+	defer hourly.Stop()
+	s.tidyLibraries(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-hourly.C:
+			s.tidyLibraries(ctx)
 		case <-every.C:
+			s.checkNamespaces(ctx)
 		}
-		for _, n := range s.namespaces {
-			if err := n.Check(ctx); err != nil && ctx.Err() == nil {
-				n.log.Debug("look at the store", "err", err)
-			}
+	}
+}
+
+func (s *Store) checkNamespaces(ctx context.Context) {
+	for _, n := range s.namespaces {
+		if err := n.Check(ctx); err != nil && ctx.Err() == nil {
+			n.log.Debug("look at the store", "err", err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ local function check_total(id, e, t, u)
     e.total_t, e.total_u = F(t), F(u)
   end
   if not e.total_u then
-    if REPAIR then repair() end
+    if repairs() then repair() end
   elseif t ~= num(e.total_t) or u ~= num(e.total_u) then
     report_violation('total_differs', id, F(num(e.total_t)) .. ' tokens and ' .. F(num(e.total_u)) ..
       ' nano-dollars are counted, ' .. F(t) .. ' and ' .. F(u) .. ' were spent', repair)

@@ -2,14 +2,16 @@
 -- log it is once an hour for one thing and kind, so that lasting damage does
 -- not flood it. A repair is made in the step that found its cause, so two
 -- inspectors make it once.
-local REPAIR = ARGV[2] == '1'
 local HOUR = 3600000
 local findings = {}
+on_begin(function() forget(findings) end)
+
+local function repairs() return ARGV[2] == '1' end
 
 -- repair_index keeps a list right that nothing but figures is made of: a store from
 -- before it was kept has none, and that is not damage.
 local function repair_index(key, member, score)
-  if not REPAIR then return end
+  if not repairs() then return end
   if score then
     call('ZADD', key, 'NX', score, member)
   else
@@ -20,7 +22,7 @@ end
 -- report_violation notes a finding. repair, if there is one, repairs it; without it there is only
 -- the alarm. It returns whether it was repaired.
 local function report_violation(kind, subject, detail, repair)
-  local repaired_now = REPAIR and repair ~= nil
+  local repaired_now = repairs() and repair ~= nil
   if repaired_now then repair() end
   local event = repaired_now and 'invariant.repaired' or 'invariant.violated'
   local told = call('SET', K('told:', event .. ':' .. kind .. ':' .. subject), '1', 'NX', 'PX', F(HOUR))

@@ -1,9 +1,9 @@
 -- needs: money
 -- envelope_view shows an envelope with its open calls and those it was carved
 -- into, 500 of them in all; the Go side decodes it.
-local shown = 0
-local envelope_view
-function envelope_view(id)
+local shown
+on_begin(function() shown = 0 end)
+local function envelope_view(id)
   save()
   shown = shown + 1
   local calls, children = {}, {}

@@ -1,5 +1,6 @@
--- Store time, read once per script; it judges every deadline.
-do
+-- begin_clock reads store time, once in a call; it judges every deadline. It returns a
+-- refusal if this build may not use the store as it is.
+local function begin_clock()
   local server = server_clock()
   local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations',
     'format')
@@ -10,7 +11,7 @@ do
   if newer then return newer end
   -- A server can become another one under a connection that is open, and a call
   -- can be on its way when a connection is made again: so this is asked here.
-  if not same_server(m[8]) then return refuse('store_changed') end -- @asks-server
+  if not same_server(m[8], server) then return refuse('store_changed') end -- @asks-server
   -- Store time never leaps: a step of the server's clock back counts as
   -- nothing, a step forward as one second at most. It is written every 100 ms,
   -- so after a step back it may stand where it stood up to 100 ms before. The

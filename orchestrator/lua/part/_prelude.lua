@@ -1,8 +1,19 @@
--- What every script shares: key names, records, moving, events.
--- KEYS[1] is the namespace's meta key; every other key is made from its prefix,
--- so all keys of a script carry one hash tag.
-local call = redis.call
-local P = string.sub(KEYS[1], 1, -5)
+-- What every verb shares: key names, records, moving, events.
+-- The code outside of functions runs once, when Redis loads it, and serves the calls of
+-- all namespaces. So whatever belongs to one call is set when that call begins.
+local begins = {}
+
+-- on_begin adds a function that runs whenever a call begins, before its verb.
+local function on_begin(f) begins[#begins + 1] = f end
+
+-- forget empties a table.
+local function forget(t)
+  for k in pairs(t) do t[k] = nil end
+end
+
+-- KEYS[1] is the namespace's meta key; every other key is made from its prefix P,
+-- so all keys of a call carry one hash tag.
+local call, P, META
 local function K(kind, id) return P .. kind .. (id or '') end
 -- Integers leave Lua through this, never through "..": 1.7e+15 is not a number.
 local function F(n) return string.format('%d', n) end
@@ -12,11 +23,15 @@ local function num(s) return tonumber(s or '0') or 0 end
 -- store of an earlier version has no format field, which means 1.
 local FORMAT = 1
 
-local META = K('meta')
-local meta -- its record: seq, order, granted: the last numbers given out
+local meta -- the record of the namespace: seq, order, granted: the last numbers given out
 local now, raw -- store time and the server's own clock, in ms
 local NOW, RAW -- the same as they are written
 local paused, floor
+on_begin(function()
+  call, META = redis.call, KEYS[1]
+  P = string.sub(META, 1, -5)
+end)
+
 local function server_clock()
   local t = call('TIME')
   return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
@@ -57,7 +72,8 @@ end
 
 -- A record is a hash that this script looks at, one table for one key: its key
 -- at 1, its fields by name.
-local records = {}
+local records
+on_begin(function() records = {} end)
 local function known(r)
   records[r[1]] = r
   return r
@@ -86,7 +102,8 @@ end
 -- put changes fields of a record in the store. All changes of a record are one write, which is made
 -- when the script ends or shows what it did. A value that the script reads again has to be changed
 -- in r as well. A refusal writes nothing.
-local changed = {}
+local changed
+on_begin(function() changed = {} end)
 local function put(r, ...)
   local c = r.changes
   if not c then
@@ -101,7 +118,8 @@ end
 -- server's own clock: fields are "<slot> <figure>". The script that begins a slot
 -- deletes those of another hour.
 local count_activity, save_activity = (function()
-  local added -- to the running slot by this script, by figure
+  local added -- to the running slot by this call, by figure
+  on_begin(function() added = nil end)
   local function count(figure, n)
     added = added or {}
     added[figure] = (added[figure] or 0) + n
@@ -123,7 +141,8 @@ local count_activity, save_activity = (function()
   return count, save_counts
 end)()
 
-local events = 0 -- written by this script; whatever counts in meta has one
+local events -- how many this call has written; whatever counts in meta has one
+on_begin(function() events = 0 end)
 local function save()
   for _, r in ipairs(changed) do
     call('HSET', unpack(r.changes))
@@ -136,7 +155,8 @@ end
 
 -- deferred are functions that run in order when the verb has succeeded, before
 -- its changes are written.
-local deferred = {}
+local deferred
+on_begin(function() deferred = {} end)
 local function defer(f) deferred[#deferred + 1] = f end
 
 local function quote(s) return cjson.encode(s or '') end
@@ -164,9 +184,10 @@ local emit, set_actor_is_agent = (function()
     ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
   }
 
-  -- actor_is_agent is true in a script in which an agent acts for itself. The log then
+  -- actor_is_agent is true in a call in which an agent acts for itself. The log then
   -- names it by its own id, which can be the same as that of a key.
-  local actor_is_agent = false
+  local actor_is_agent
+  on_begin(function() actor_is_agent = false end)
   local function set_actor(is) actor_is_agent = is end
 
   -- audited reports whether the audit log gets a copy of an event. A person's actor

@@ -2,7 +2,7 @@
 -- task, once its last state was delivered or given up, and with the key of the client. A configuration stands in
 -- push-due while it has something to send, by the store time at which a deliverer may take it: at once, after a
 -- failure, or when a claim is over.
-local pushes = { DUE = K('push-due') }
+local pushes = {}
 
 -- ended reports whether the key of a client is revoked or has expired. Its configurations are told nothing more.
 function pushes.ended(client)
@@ -41,7 +41,7 @@ function pushes.write(tid, t, p)
     call('ZADD', K('pushes:', tid), order, p.id)
     call('ZADD', K('client-pushes:', t.client), order, member)
   elseif num(cursor) < last then
-    call('ZADD', pushes.DUE, 'LT', NOW, member)
+    call('ZADD', K('push-due'), 'LT', NOW, member)
     wake('push')
   end
   put(t, 'push', '1')
@@ -52,7 +52,7 @@ end
 function pushes.drop(tid, t, cid)
   local member = tid .. ':' .. cid
   call('DEL', pushes.key(tid, cid))
-  call('ZREM', pushes.DUE, member)
+  call('ZREM', K('push-due'), member)
   call('ZREM', K('pushes:', tid), cid)
   call('ZREM', K('client-pushes:', t.client), member)
 end

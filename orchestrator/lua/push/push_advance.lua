@@ -33,7 +33,7 @@ if outcome == 'failed' then
   local failing = num(p.failing) == 0 and NOW or p.failing
   if failures >= MOST and now - num(failing) >= DAY then return give_up() end -- @gives-push-up
   put(p, 'failures', F(failures), 'failing', failing, 'claim', '', 'step', step, 'said', 'idle')
-  call('ZADD', pushes.DUE, F(now + num(ARGV[7])), member)
+  call('ZADD', K('push-due'), F(now + num(ARGV[7])), member)
   wake('push')
   return 'idle'
 end
@@ -47,9 +47,9 @@ local said = more and outcome == 'taken' and 'more' or 'idle'
 put(p, 'cursor', to, 'claim', said == 'more' and claim or '', 'step', step, 'said', said)
 if outcome == 'taken' then put(p, 'failures', '0', 'failing', '0') end
 if not more then
-  call('ZREM', pushes.DUE, member)
+  call('ZREM', K('push-due'), member)
 else
-  call('ZADD', pushes.DUE, F(now + num(said == 'more' and ARGV[8] or ARGV[7])), member)
+  call('ZADD', K('push-due'), F(now + num(said == 'more' and ARGV[8] or ARGV[7])), member)
   if said == 'idle' then wake('push') end
 end
 return said

@@ -18,13 +18,13 @@ end
 
 local member = claimed() -- @claims-push-again
 if not member then
-  member = call('ZRANGEBYSCORE', pushes.DUE, '-inf', NOW, 'LIMIT', 0, 1)[1]
+  member = call('ZRANGEBYSCORE', K('push-due'), '-inf', NOW, 'LIMIT', 0, 1)[1]
   if not member then
-    local first = call('ZRANGE', pushes.DUE, 0, 0, 'WITHSCORES')
+    local first = call('ZRANGE', K('push-due'), 0, 0, 'WITHSCORES')
     return named{ wait = first[2] and F(num(first[2]) - now) }
   end
   call('HSET', K('push:', member), 'claim', claim)
-  call('ZADD', pushes.DUE, F(now + life), member)
+  call('ZADD', K('push-due'), F(now + life), member)
   call('SET', claims, member, 'PX', F(life))
 end
 

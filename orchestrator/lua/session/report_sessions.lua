@@ -53,8 +53,8 @@ end
 for i = 7, #ARGV, FIELDS do
   local sid, s = ARGV[i], reported[ARGV[i]]
   if ARGV[i + 3] == 'stopped' then
-    local lives = s.agent and not s.ended
-    if lives then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
+    local runs = s.agent and not s.ended
+    if runs then sessions.end_session(sid, s, 'ended', 'stopped', s.stop_by or actor) end -- @ends-stopped
   else
     if not s.agent or s.ended then begin_session(sid, s, ARGV[i + 1], ARGV[i + 2]) end
     local task = ARGV[i + 8]

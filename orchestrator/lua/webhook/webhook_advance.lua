@@ -50,5 +50,5 @@ elseif outcome == 'failed' or outcome == 'gone' then
 end
 put(w, 'claim', w.claim, 'cursor', to, 'failures', w.failures, 'failing', w.failing or '0', 'state', w.state,
   'step', step)
-call('ZADD', WEBHOOKS, F(due), id)
+call('ZADD', K('webhooks'), F(due), id)
 return w.state

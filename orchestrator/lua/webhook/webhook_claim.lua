@@ -9,13 +9,13 @@ local claim, life = ARGV[1], num(ARGV[2])
 local seq = num(meta.seq)
 
 local function claimed()
-  for _, id in ipairs(call('ZRANGEBYSCORE', WEBHOOKS, '(' .. NOW, F(now + life))) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', K('webhooks'), '(' .. NOW, F(now + life))) do
     if call('HGET', K('webhook:', id), 'claim') == claim then return id end
   end
 end
 
 local function waiting()
-  for _, id in ipairs(call('ZRANGEBYSCORE', WEBHOOKS, '-inf', NOW)) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', K('webhooks'), '-inf', NOW)) do
     if num(call('HGET', K('webhook:', id), 'cursor')) < seq then return id end
   end
 end
@@ -24,10 +24,10 @@ local id = claimed() -- @claims-again
 if not id then
   id = waiting()
   if not id then
-    local later = call('ZRANGEBYSCORE', WEBHOOKS, '(' .. NOW, '(' .. F(NEVER), 'WITHSCORES', 'LIMIT', 0, 1)
+    local later = call('ZRANGEBYSCORE', K('webhooks'), '(' .. NOW, '(' .. F(NEVER), 'WITHSCORES', 'LIMIT', 0, 1)
     return named{ seq = F(seq), wait = later[2] and F(num(later[2]) - now) }
   end
   call('HSET', K('webhook:', id), 'claim', claim)
-  call('ZADD', WEBHOOKS, F(now + life), id)
+  call('ZADD', K('webhooks'), F(now + life), id)
 end
 return named{ seq = F(seq), webhook = webhook_view(id) }

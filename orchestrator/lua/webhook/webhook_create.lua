@@ -16,13 +16,13 @@ if was then
   return webhook_view(was)
 end
 if ARGV[12] == '1' then return refuse('not_found', 'kind', 'webhook') end
-if call('ZCARD', WEBHOOKS) >= num(ARGV[9]) then
+if call('ZCARD', K('webhooks')) >= num(ARGV[9]) then
   return refuse('state_conflict.webhook_limit', 'kind', 'webhook', 'limit', ARGV[9])
 end
 call('HSET', K('webhook:', id), 'name', ARGV[2], 'shown', ARGV[3], 'url', ARGV[4], 'secret', ARGV[5], 'types', ARGV[6],
   'format', ARGV[7], 'state', 'active', 'cursor', meta.seq or '0', 'failures', '0', 'claim', '', 'created', RAW,
   'by', ARGV[8])
-call('ZADD', WEBHOOKS, NOW, id)
+call('ZADD', K('webhooks'), NOW, id)
 emit_webhook('webhook.created', id, { name = ARGV[2], shown = ARGV[3] }, ARGV[8],
   ',"before":null,"after":{"state":' .. quote('active') .. ',"types":' .. quote(ARGV[6]) ..
   ',"format":' .. quote(ARGV[7]) .. '}')

@@ -25,9 +25,9 @@ for _, name in ipairs(names) do
   record[#record + 1] = name
   record[#record + 1] = w[name]
 end
-local kept = { RAW, NOW, call('ZSCORE', WEBHOOKS, id), id, record }
+local kept = { RAW, NOW, call('ZSCORE', K('webhooks'), id), id, record }
 call('DEL', K('webhook:', id))
-call('ZREM', WEBHOOKS, id)
+call('ZREM', K('webhooks'), id)
 emit_webhook('webhook.deleted', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) .. '},"after":null')
 remember(key, body, cjson.encode(kept), DAY)
 return shown(kept)

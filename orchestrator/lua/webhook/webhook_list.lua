@@ -9,5 +9,5 @@ if ARGV[1] ~= 'all' then
   if call('EXISTS', K('webhook:', ARGV[1])) == 0 then return refuse('not_found', 'kind', 'webhook') end
   return { webhook_view(ARGV[1]) }
 end
-for _, id in ipairs(call('ZRANGE', WEBHOOKS, 0, -1)) do out[#out + 1] = webhook_view(id) end
+for _, id in ipairs(call('ZRANGE', K('webhooks'), 0, -1)) do out[#out + 1] = webhook_view(id) end
 return out

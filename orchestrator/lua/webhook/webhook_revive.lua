@@ -12,7 +12,7 @@ local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 if not was and w.state ~= 'active' then
   put(w, 'state', 'active', 'failures', '0', 'failing', '0')
-  call('ZADD', WEBHOOKS, NOW, id)
+  call('ZADD', K('webhooks'), NOW, id)
   emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) ..
     '},"after":{"state":' .. quote('active') .. '}')
 end

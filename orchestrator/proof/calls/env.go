@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +26,7 @@ type Env struct {
 	Direct  *orchestrator.Engine
 	Via     *orchestrator.Engine
 	Faults  *rig.FaultProxy
-	sha     map[string]string
+	memory  bool
 	Raw     redis.UniversalClient
 	Stores  []*orchestrator.Store
 	now     time.Duration // on the clock, since 1970
@@ -71,7 +69,7 @@ type Setup struct {
 func (p Setup) NewEnv() *Env {
 	t, s := p.T, p.Store
 	t.Helper()
-	w := &Env{T: t, Ctx: t.Context(), Raw: redis.NewUniversalClient(&s.Redis), now: 1_790_000_000 * time.Second}
+	w := &Env{T: t, Ctx: t.Context(), memory: s.Memory, Raw: redis.NewUniversalClient(&s.Redis), now: 1_790_000_000 * time.Second}
 	kit.OK(t, w.Raw.FlushAll(w.Ctx).Err())
 	through, faults := s.Faulty(t)
 	w.Faults = faults
@@ -106,12 +104,11 @@ func (p Setup) NewEnv() *Env {
 			if p.Bug != nil {
 				source = p.Bug(source)
 			}
-			return kit.UseTestClock(t, source)
+			return kit.UseTestClock(source)
 		})
 		w.Stores = append(w.Stores, store)
 		*at.e = store.Engine("default")
 	}
-	w.sha = kit.ScriptDigests(w.Stores[1])
 	w.load()
 	w.Pass(0)
 	ms := fmt.Sprint(w.now.Milliseconds())
@@ -123,7 +120,7 @@ func (p Setup) NewEnv() *Env {
 
 // FaultNext asks for a mishap for the next call of a script in the namespace.
 func (w *Env) FaultNext(kind rig.FaultKind, script string) *rig.Fault {
-	return w.Faults.Next(kind, rig.MatchWords("EVALSHA", w.sha[script], "1", kit.Meta))
+	return w.Faults.Next(kind, rig.MatchWords(append(kit.CallWords(w.Stores[1], w.memory, script), "1", kit.Meta)...))
 }
 
 // StartBackgroundCalls call through the same pipeline, in a namespace of their own, so
@@ -157,16 +154,15 @@ func (w *Env) StartBackgroundCalls(seeds *rand.Rand) (stop func()) {
 	}
 }
 
-// load makes the server know every script, so that no call is sent twice.
+// load makes the server know every verb, so that no call is sent twice.
 func (w *Env) load() {
 	w.T.Helper()
-	known, err := w.Raw.ScriptExists(w.Ctx, slices.Collect(maps.Values(w.sha))...).Result()
-	kit.OK(w.T, err)
-	if !slices.Contains(known, false) {
+	if !w.memory {
+		kit.OK(w.T, kit.LoadLibrary(w.Ctx, w.Raw, w.Stores[1]))
 		return
 	}
-	for _, source := range kit.Sources(w.Stores[1]) {
-		kit.OK(w.T, w.Raw.ScriptLoad(w.Ctx, source).Err())
+	for _, v := range w.Stores[1].Connection().Program().Verbs {
+		kit.OK(w.T, w.Raw.ScriptLoad(w.Ctx, v.Script()).Err())
 	}
 }
 

@@ -118,7 +118,7 @@ func newClockRun(t *testing.T, s rig.Store, random *rand.Rand) *clockRun {
 		orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoPipeline: true,
 			Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	kit.OK(t, err)
-	kit.RewriteAs(store, &kit.TestClockScripts, func(source string) string { return kit.UseTestClock(t, source) })
+	kit.RewriteAs(store, &kit.TestClockScripts, kit.UseTestClock)
 	l.e = store.Engine("default")
 	l.setClock()
 	ms := fmt.Sprint(l.wall.Milliseconds())

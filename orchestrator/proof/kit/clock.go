@@ -3,21 +3,15 @@ package kit
 import (
 	"strings"
 	"sync/atomic"
-	"testing"
 	"time"
 )
 
-// TestClockScripts are the scripts of a world without a bug.
+// TestClockScripts are the programs of a world without a bug.
 var TestClockScripts RewriteCache
 
-// UseTestClock makes a script read the clock of the test.
-func UseTestClock(t *testing.T, source string) string {
-	const reading = "call('TIME')"
-	if n := strings.Count(source, reading); n != 1 {
-		t.Fatalf("a script reads the clock %d times:\n%s", n, source)
-	}
-	source = strings.Replace(source, "redis."+reading, reading, 1)
-	return strings.Replace(source, reading, `redis.call('HMGET', 'rig-clock', 's', 'us')`, 1)
+// UseTestClock makes a Lua file read the clock of the test.
+func UseTestClock(text string) string {
+	return strings.ReplaceAll(text, "call('TIME')", `redis.call('HMGET', 'rig-clock', 's', 'us')`)
 }
 
 // FastClock is a time of day that runs ahead, so that no adoption waits for

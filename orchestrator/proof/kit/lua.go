@@ -129,7 +129,8 @@ func luaTokens(s string) []luaToken {
 }
 
 // Counted rewrites a file so that every branch counts itself, and lists the
-// branches: the body of every function, both ways of every if, every loop.
+// branches: the body of every function, both ways of every if, every loop. What runs
+// before there is a call is put into the table loading.
 func (f LuaFile) Counted() (source string, branches []string) {
 	var out strings.Builder
 	type block struct {
@@ -148,7 +149,8 @@ func (f LuaFile) Counted() (source string, branches []string) {
 		branches = append(branches, id)
 		// once in each run of a script
 		fmt.Fprintf(&out,
-			" if not KEYS[%[1]q] then KEYS[%[1]q] = 1 redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id)
+			" if not KEYS then loading[%[1]q] = 1 elseif not KEYS[%[1]q] then KEYS[%[1]q] = 1 "+
+				"redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id)
 	}
 	parameters := false // of a function whose body comes next
 	for _, tok := range luaTokens(f.Text) {

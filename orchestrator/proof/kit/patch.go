@@ -13,7 +13,7 @@ import (
 type ScriptPatch struct {
 	Name string
 	Of   func(source string) string // nil: none
-	Was  sync.Map                   // by strides: *orchestrator.Rewritten
+	Was  sync.Map                   // by batch sizes: *RewriteCache
 }
 
 var NoPatch ScriptPatch

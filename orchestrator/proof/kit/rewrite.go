@@ -1,57 +1,109 @@
 package kit
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
-	"github.com/picket-dev/picket/orchestrator/store"
+	"github.com/picket-dev/picket/orchestrator/lua"
 )
 
-// Sources returns the source of each script of a store.
-func Sources(s *orchestrator.Store) map[string]string { return s.Connection().Sources() }
+// Builtin returns the program of this build.
+func Builtin(t *testing.T) *lua.Program {
+	t.Helper()
+	p, err := builtin()
+	OK(t, err)
+	return p
+}
 
-// AllSources returns the source of each script for a real store.
-func AllSources() map[string]string { return SourcesOf(false) }
+var builtin = sync.OnceValues(func() (*lua.Program, error) {
+	texts, err := lua.Read(lua.Files)
+	if err != nil {
+		return nil, err
+	}
+	return lua.NewProgram(texts)
+})
 
-// SourcesOf returns what every script is composed to.
-func SourcesOf(memory bool) map[string]string {
-	sources, err := store.Scripts(memory)
+// ScriptNames lists every verb.
+func ScriptNames() []string {
+	p, err := builtin()
 	if err != nil {
 		panic(err)
 	}
-	return sources
+	return slices.Sorted(maps.Keys(p.Verbs))
 }
 
-// ScriptNames lists every script.
-func ScriptNames() []string { return slices.Sorted(maps.Keys(AllSources())) }
-
-// ScriptDigests returns the digest by which a store calls each script.
-func ScriptDigests(s *orchestrator.Store) map[string]string { return s.Connection().Digests() }
-
-// Rewrite changes the source of every script of a store, for tests that watch
-// scripts at work or plant a bug.
-func Rewrite(s *orchestrator.Store, change func(source string) string) {
-	s.Connection().RewriteScripts(func(_, source string) string { return change(source) })
+// Rewrite changes the text of every Lua file of a store, for tests that watch
+// verbs at work or plant a bug. It panics if the files do not fit together then.
+func Rewrite(s *orchestrator.Store, change func(text string) string) {
+	RewriteEach(s, func(_, text string) string { return change(text) })
 }
 
-// RewriteEach is Rewrite with the script's name.
-func RewriteEach(s *orchestrator.Store, change func(name, source string) string) {
-	s.Connection().RewriteScripts(change)
+// RewriteEach is Rewrite with the base name of the file.
+func RewriteEach(s *orchestrator.Store, change func(name, text string) string) {
+	p, err := s.Connection().Program().Change(change)
+	if err != nil {
+		panic(fmt.Sprintf("rewrite Lua: %v", err))
+	}
+	s.Connection().UseProgram(p)
 }
 
-// RewriteCache remembers what sources were changed to: the same change on many
+// RewriteCache remembers what programs were changed to: the same change on many
 // stores is made once.
-type RewriteCache struct{ of sync.Map }
+type RewriteCache struct {
+	mu sync.Mutex
+	of map[*lua.Program]*lua.Program
+}
 
 // RewriteAs is Rewrite for a change that was made before on another store.
-func RewriteAs(s *orchestrator.Store, was *RewriteCache, change func(source string) string) {
-	Rewrite(s, func(source string) string {
-		known, ok := was.of.Load(source)
-		if !ok {
-			known, _ = was.of.LoadOrStore(source, change(source))
+func RewriteAs(s *orchestrator.Store, was *RewriteCache, change func(text string) string) {
+	was.mu.Lock()
+	defer was.mu.Unlock()
+	from := s.Connection().Program()
+	if was.of[from] == nil {
+		Rewrite(s, change)
+		if was.of == nil {
+			was.of = map[*lua.Program]*lua.Program{}
 		}
-		return known.(string)
-	})
+		was.of[from] = s.Connection().Program()
+	}
+	s.Connection().UseProgram(was.of[from])
+}
+
+// CallWords returns how a command that calls a verb of a store begins.
+func CallWords(s *orchestrator.Store, memory bool, verb string) []string {
+	if p := s.Connection().Program(); memory {
+		return []string{"EVALSHA", p.Verbs[verb].Digest()}
+	} else {
+		return []string{"FCALL", p.Library().Function(verb)}
+	}
+}
+
+// LoadLibrary makes a Redis server know the library of a store, if it does not know it.
+func LoadLibrary(ctx context.Context, c redis.Cmdable, s *orchestrator.Store) error {
+	l := s.Connection().Program().Library()
+	known, err := c.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: l.Name}).Result()
+	if err != nil || len(known) > 0 {
+		return err
+	}
+	return c.FunctionLoadReplace(ctx, l.Loaded(FastClock()())).Err()
+}
+
+// CallRaw calls a verb of a store past its engine.
+func CallRaw(ctx context.Context, c redis.UniversalClient, s *orchestrator.Store, on rig.Store, verb string,
+	args ...any) error {
+	if on.Memory {
+		return c.Eval(ctx, s.Connection().Program().Verbs[verb].Script(), []string{Meta}, args...).Err()
+	}
+	if err := LoadLibrary(ctx, c, s); err != nil {
+		return err
+	}
+	return c.FCall(ctx, s.Connection().Program().Library().Function(verb), []string{Meta}, args...).Err()
 }

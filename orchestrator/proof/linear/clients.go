@@ -143,7 +143,7 @@ type lateFault struct {
 func (l *lossPlan) plan(command []string) *rig.Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(command) == 0 || command[0] != "evalsha" && command[0] != "EVALSHA" || l.n >= linearLosses ||
+	if !rig.CallsVerb(command) || l.n >= linearLosses ||
 		l.rng.IntN(100) >= 3 {
 		return nil
 	}

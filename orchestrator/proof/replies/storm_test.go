@@ -146,7 +146,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 
 // plan strikes one script in six.
 func (x *storm) plan(command []string) *rig.Fault {
-	if !strings.EqualFold(command[0], "EVALSHA") && !strings.EqualFold(command[0], "EVAL") {
+	if !rig.CallsVerb(command) {
 		return nil
 	}
 	x.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,7 +25,7 @@ func TestEveryScriptAsksWhichServerItIsOn(t *testing.T) {
 		h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
 		kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "identity", "another server").Err())
 		was := metaAndEvents(t, f.Raw)
-		for name, source := range kit.Sources(f.Store) {
+		for _, name := range kit.ScriptNames() {
 			if name == "identify" || name == "adopt" {
 				continue
 			}
@@ -32,8 +33,8 @@ func TestEveryScriptAsksWhichServerItIsOn(t *testing.T) {
 			if name == "take_mark" { // it asks for the mark of a stop instead
 				refusal = "adopt_lost "
 			}
-			err := f.Raw.Eval(f.Ctx, source, []string{kit.Meta}, h.TaskID, h.RunID,
-				f.Sealer.Fingerprint("default", h.RunID)).Err()
+			err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, name, h.TaskID, h.RunID,
+				f.Sealer.Fingerprint("default", h.RunID))
 			if err == nil || !strings.HasPrefix(err.Error(), refusal) {
 				t.Errorf("%s on a server that was not adopted: %v", name, err)
 			}
@@ -56,7 +57,7 @@ func metaAndEvents(t *testing.T, raw redis.UniversalClient) map[string]string {
 	return all
 }
 
-// A replica that lagged is promoted. It has been a primary before, so it knows every script. The
+// A replica that lagged is promoted. It has been a primary before, so it knows every function. The
 // first call of a process that makes its connection for this very call is refused, too. The lease
 // that it shows was ended and granted to somebody else in writes that never reached the replica.
 func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
@@ -74,9 +75,6 @@ func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
 		kit.OK(t, err)
 	}
 	pair.WaitInSync()
-	for _, source := range kit.Sources(f.Store) {
-		kit.OK(t, pair.Replica().Do(f.Ctx, "SCRIPT", "LOAD", source).Err())
-	}
 	pair.CutLink()
 	_, err := f.Release(f.Ctx, h, picket.Exit{Class: picket.ExitReleased})
 	kit.OK(t, err)
@@ -100,46 +98,95 @@ func TestTheFirstCallToAPromotedServerReal(t *testing.T) {
 	}
 }
 
+// afterTrust returns when no server trusts any more what it was told before. An adoption takes
+// longer than that.
+func afterTrust(t *testing.T, node *rig.Node) {
+	t.Helper()
+	c := node.Client()
+	defer c.Close()
+	start, err := c.Time(t.Context()).Result()
+	kit.OK(t, err)
+	kit.WaitFor(t, "6 ms of the server's clock", func() bool {
+		now, err := c.Time(t.Context()).Result()
+		return err == nil && now.Sub(start) >= 6*time.Millisecond
+	})
+}
+
 // A server can become another one while connections to it stay open, as on a
 // Cluster: it is a replica for a while and is promoted again.
 func TestAServerThatChangesUnderAnOpenConnectionReal(t *testing.T) {
-	node := rig.StartNode(t)
-	dials := atomic.Int64{}
-	s := node.Store()
+	c := newChangingServer(t, func(*orchestrator.Store) {})
+	for _, name := range c.change(t) {
+		t.Errorf("%s on a server nobody has adopted was not refused", name)
+	}
+	_, err := c.f.Report(c.f.Ctx, c.held, "", picket.Progress{Summary: "the orchestrator adopts and reclaims"})
+	kit.OK(t, err)
+	_, err = c.proxy.Renew(c.f.Ctx, c.held)
+	kit.OK(t, err)
+}
+
+// A store that trusts for good what the server was once shows in that test.
+func TestAServerIsNotTrustedForGoodReal(t *testing.T) {
+	c := newChangingServer(t, plantMarked(t,
+		kit.MarkedLine{"trusts-verified", "if known and known == verified then return true end"}))
+	if len(c.change(t)) == 0 {
+		t.Error("every call was refused, although the server was trusted for good")
+	}
+}
+
+// changingServer is a server to which two processes keep their connections open.
+type changingServer struct {
+	node  *rig.Node
+	dials atomic.Int64
+	f     *kit.Fixture
+	proxy *orchestrator.Engine // it adopts nothing
+	held  picket.LeaseCredential
+}
+
+func newChangingServer(t *testing.T, plant func(*orchestrator.Store)) *changingServer {
+	t.Helper()
+	c := &changingServer{node: rig.StartNode(t)}
+	s := c.node.Store()
 	s.Redis.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dials.Add(1)
+		c.dials.Add(1)
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
-	f := kit.OpenFixture(t, s)
-	defer f.Close()
-	proxy := f.OpenProcess(t, s, orchestrator.Config{}).Engine("default")
-	f.MustSubmit(t, picket.TaskSpec{})
-	h := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{}))
-	for _, e := range []*orchestrator.Engine{f.Engine, proxy} { // both lines of both are open
-		_, err := e.Renew(f.Ctx, h)
+	c.f = kit.OpenFixture(t, s)
+	t.Cleanup(c.f.Close)
+	other := c.f.OpenProcess(t, s, orchestrator.Config{})
+	plant(c.f.Store)
+	plant(other)
+	c.proxy = other.Engine("default")
+	c.f.MustSubmit(t, picket.TaskSpec{})
+	c.held = c.f.OpenLease(t, c.f.AcquireOne(t, picket.AcquireRequest{}))
+	for _, e := range []*orchestrator.Engine{c.f.Engine, c.proxy} { // both lines of both are open
+		_, err := e.Renew(c.f.Ctx, c.held)
 		kit.OK(t, err)
-		_, err = e.Report(f.Ctx, h, "", picket.Progress{Summary: "at work"})
+		_, err = e.Report(c.f.Ctx, c.held, "", picket.Progress{Summary: "at work"})
 		kit.OK(t, err)
 	}
-	kit.OK(t, node.Do(f.Ctx, "REPLICAOF", "127.0.0.1", "1").Err())
-	kit.OK(t, node.Do(f.Ctx, "REPLICAOF", "NO", "ONE").Err())
+	return c
+}
 
-	was, open := metaAndEvents(t, f.Raw), dials.Load()
-	for name, call := range fencedCalls(f.Ctx, proxy, h) {
+// change makes the server another one, and returns which fenced calls it did not refuse.
+func (c *changingServer) change(t *testing.T) (accepted []string) {
+	t.Helper()
+	kit.OK(t, c.node.Do(c.f.Ctx, "REPLICAOF", "127.0.0.1", "1").Err())
+	kit.OK(t, c.node.Do(c.f.Ctx, "REPLICAOF", "NO", "ONE").Err())
+	afterTrust(t, c.node)
+	was, open := metaAndEvents(t, c.f.Raw), c.dials.Load()
+	for name, call := range fencedCalls(c.f.Ctx, c.proxy, c.held) {
 		if err := call(); picket.CodeOf(err) != picket.CodeUnavailable {
-			t.Errorf("%s on a server nobody has adopted: %v", name, err)
+			accepted = append(accepted, name)
 		}
 	}
-	if is := metaAndEvents(t, f.Raw); !maps.Equal(was, is) {
+	if is := metaAndEvents(t, c.f.Raw); len(accepted) == 0 && !maps.Equal(was, is) {
 		t.Errorf("before %v, after %v", was, is)
 	}
-	if is := dials.Load(); is != open {
+	if is := c.dials.Load(); is != open {
 		t.Errorf("%d connections were made, so nothing is shown", is-open)
 	}
-	_, err := f.Report(f.Ctx, h, "", picket.Progress{Summary: "the orchestrator adopts and reclaims"})
-	kit.OK(t, err)
-	_, err = proxy.Renew(f.Ctx, h)
-	kit.OK(t, err)
+	return accepted
 }
 
 // fencedCalls is every way to write under a lease.

@@ -94,9 +94,9 @@ func TestEveryScriptOnACluster(t *testing.T) {
 			}
 			// Elsewhere a new connection asks whether the namespace is there, and
 			// is sent on: a rejected call, which runs nothing.
-			calls := n.Info(f.Ctx, "commandstats", "cmdstat_evalsha")
+			calls := n.Info(f.Ctx, "commandstats", "cmdstat_fcall")
 			if ran := calls != "" && !strings.HasPrefix(calls, "calls=0,"); ran != (n == home) {
-				t.Errorf("scripts on %s: %q; the namespace lives on %s", n.Addr, calls, home.Addr)
+				t.Errorf("functions on %s: %q; the namespace lives on %s", n.Addr, calls, home.Addr)
 			}
 		}
 		kit.OK(t, home.Do(f.Ctx, "FLUSHALL").Err())

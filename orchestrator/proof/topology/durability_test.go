@@ -96,14 +96,17 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 		kit.DurableSettings...)...).Store(),
 		"warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
-		"+@all":                                      "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
-		"+@all -flushall -debug -shutdown":           "warning: the user may run FLUSHDB, CONFIG SET:",
-		"+@all -@dangerous +config|get":              "refused: the user may not ask what kind of server this is",
-		"+@all -@dangerous +info":                    "refused: the user may not ask how the server keeps its data",
-		"+info +config|get +eval +debug":             "refused: the user may not ask whether the server loads all that it keeps",
-		"+info +config|get +eval +debug +acl|dryrun": "",
-		"+info +config|get +ping +acl|dryrun":        "refused: the user may not run scripts",
-		"+info +config|get +eval +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
+		"+@all":                                                       "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
+		"+@all -flushall -debug -shutdown":                            "warning: the user may run FLUSHDB, CONFIG SET:",
+		"+@all -@dangerous +config|get":                               "refused: the user may not ask what kind of server this is",
+		"+@all -@dangerous +info":                                     "refused: the user may not ask how the server keeps its data",
+		"+info +config|get +eval +fcall +function +debug":             "refused: the user may not ask whether the server loads all that it keeps",
+		"+info +config|get +eval +fcall +function +debug +acl|dryrun": "",
+		"+info +config|get +ping +acl|dryrun":                         "refused: the user may not run scripts",
+		"+info +config|get +eval +evalsha +acl|dryrun": "refused: the user may not load or call the functions of Picket: " +
+			"it lacks +fcall +function|load +function|list +function|delete",
+		"+info +config|get +eval +fcall +function|load +function|list +acl|dryrun":                                     "refused: the user may not load or call the functions of Picket: it lacks +function|delete",
+		"+info +config|get +eval +fcall +function +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
 	} {
 		var words []any
 		for _, w := range strings.Fields(rules) {
