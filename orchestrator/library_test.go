@@ -123,7 +123,7 @@ func TestLostFunctionsAreLoadedOnceReal(t *testing.T) {
 	}
 }
 
-// A store that has no room for the functions says so, and changes nothing.
+// Without room for the functions, the error tells the reason, and nothing was changed.
 func TestAFullStoreTakesNoFunctionsReal(t *testing.T) {
 	s := rig.Real(t)
 	f := kit.OpenFixture(t, s)

@@ -135,8 +135,8 @@ func (s *squad) timed(ctx context.Context, call func(id string) error) (sample, 
 		return sample{}, err
 	}
 	took := quantiles(seen, 0.5)
-	took.More["in Redis"] = round(counts["evalsha"].micros/float64(counts["evalsha"].calls), 2)
-	took.More["scripts a call"] = round(float64(counts["evalsha"].calls)/float64(s.calls), 3)
+	took.More["in Redis"] = round(counts["fcall"].micros/float64(counts["fcall"].calls), 2)
+	took.More["scripts a call"] = round(float64(counts["fcall"].calls)/float64(s.calls), 3)
 	return took, nil
 }
 

@@ -94,7 +94,7 @@ func (e *ending) round(ctx context.Context) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	ours := func(args []string) bool { return args[0] == "EVALSHA" && strings.HasPrefix(args[3], "pk:{") }
+	ours := func(args []string) bool { return args[0] == "FCALL" && strings.HasPrefix(args[3], "pk:{") }
 	runtime.GC() // a collection during the calls would take processor time from Redis
 	took, err := e.server.timed(ctx, e.batch, ours, func() error {
 		return each(e.plan, held, func(h picket.LeaseCredential) error {

@@ -149,19 +149,23 @@ func profileOf(ctx context.Context, p plan, r *redisServer, s stage, tasks int) 
 	return readProfile(s.name, counts)
 }
 
+// scriptCalls are the commands that call a script: those of Picket, and of the bare one.
+var scriptCalls = []string{"fcall", "evalsha", "eval"}
+
 // readProfile splits the counters into the script and what it called.
 func readProfile(name string, counts map[string]count) (profile, error) {
-	script := counts["evalsha"]
-	script.calls += counts["eval"].calls
-	script.micros += counts["eval"].micros
+	var script count
+	for _, called := range scriptCalls {
+		script.calls += counts[called].calls
+		script.micros += counts[called].micros
+	}
 	if script.calls == 0 {
 		return profile{}, fmt.Errorf("no script was called")
 	}
 	n := float64(script.calls)
 	row := profile{Script: name, Calls: script.calls, Micros: round(script.micros/n, 1), Commands: map[string]float64{}}
 	for command, c := range counts {
-		switch command {
-		case "evalsha", "eval", "config|resetstat":
+		if slices.Contains(scriptCalls, command) || command == "config|resetstat" {
 			continue
 		}
 		row.Nested += float64(c.calls) / n

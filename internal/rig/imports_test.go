@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"orchestrator/proof/calls": slices.Concat(proofImports, []string{"orchestrator/a2a", "internal/web",
 		"github.com/labstack/echo/v4/..."}),
 	"orchestrator/proof/clock":       proofImports,
+	"orchestrator/proof/cost":        proofImports,
 	"orchestrator/proof/crowd":       proofImports,
 	"orchestrator/proof/invariants":  proofImports,
 	"orchestrator/proof/kit":         proofImports,

@@ -26,14 +26,26 @@ type Store struct {
 	Memory bool
 }
 
+// patience is how long a test waits for a store that works, in which nothing is to fail.
+const patience = 20 * time.Second
+
+// Patient returns the store with more time for an answer, for tests that nothing is to fail in and
+// that may run beside others on a busy machine.
+func (s Store) Patient() Store {
+	s.Redis.ReadTimeout = patience
+	return s
+}
+
 // Memory starts an in-process miniredis that uses no socket, so it may live
 // inside a synctest bubble, where TIME and TTLs follow the virtual clock. Call
-// stop at the end of the bubble.
+// stop at the end of the bubble. Its Lua is interpreted in Go, which is slow with the race
+// detector, so it gets more time for an answer than a real store.
 func Memory() (s Store, stop func()) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	s = Store{Memory: true, Redis: redis.UniversalOptions{
-		Addrs: []string{"127.0.0.1:6379"},
+		Addrs:       []string{"127.0.0.1:6379"},
+		ReadTimeout: patience,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			c, err := m.Dial()
 			if err != nil {

@@ -51,7 +51,7 @@ func onBothStores(t *testing.T, test func(t *testing.T, f *fixture), change ...f
 		t.Cleanup(stop)
 		test(t, newFixture(t, store, change...))
 	})
-	t.Run("Real", func(t *testing.T) { test(t, newFixture(t, rig.Real(t), change...)) })
+	t.Run("Real", func(t *testing.T) { test(t, newFixture(t, rig.Real(t).Patient(), change...)) })
 }
 
 // onBothBindings runs a test with the official client over both bindings.

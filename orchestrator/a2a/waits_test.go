@@ -25,6 +25,8 @@ func TestRequestsThatWaitHoldNoBodies(t *testing.T) {
 				params := map[string]any{"message": message, "ignored": strings.Repeat("x", 1_000_000)}
 				go func() { said <- f.rpc(t, f.client, method, params) }()
 				held := f.lease(t)
+				_, err := f.Renew(t.Context(), held) // it holds for its whole window
+				must(t, err)
 				defer func() {
 					f.complete(t, held, `"done"`)
 					if got := <-said; !strings.Contains(got, "TASK_STATE_COMPLETED") {

@@ -8,7 +8,7 @@ local function on_begin(f) begins[#begins + 1] = f end
 
 -- forget empties a table.
 local function forget(t)
-  for k in pairs(t) do t[k] = nil end
+  for k in pairs(t) do t[k] = nil end -- in a library only
 end
 
 -- KEYS[1] is the namespace's meta key; every other key is made from its prefix P,

@@ -14,8 +14,8 @@ import (
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// The server itself refuses a write of a verb that says it makes none. readOnly lets
-// the verbs say so for which reads is true. The writing of store time is the one write
+// The server itself refuses the writes of a verb whose flags announce that it makes none.
+// readOnly gives this flag to the verbs for which reads is true. The writing of store time is the one write
 // that every verb makes, so it is allowed to fail.
 func readOnly(reads func(verb string) bool) func(name, text string) string {
 	return func(name, text string) string {

@@ -125,7 +125,8 @@ func TestACLOfTheDocumentsOnACluster(t *testing.T) {
 }
 
 // usedByGo are the rights that the driver and the code around the scripts use.
-var usedByGo = []string{"eval", "fcall", "function|load", "function|list", "function|delete", "info", "config|get", "acl|dryrun", "select", "command", "cluster|slots",
+var usedByGo = []string{"eval", "fcall", "function|load", "function|list", "function|delete", "info", "config|get",
+	"acl|dryrun", "select", "command", "cluster|slots",
 	"ping", "subscribe", "unsubscribe", "xrange", "xrevrange", "hget"}
 
 // The documented rights are exactly those in use. If a script uses another command, add it here.
