@@ -25,6 +25,10 @@ type Verb struct {
 	// Urgent is set if a deadline waits for the verb, so that it goes before others.
 	Urgent bool
 
+	// Alone is set if the verb is called by itself, not in a batch with others: it takes long,
+	// answers much, or changes what a call knows from its beginning.
+	Alone bool
+
 	clockless bool // it runs without store time
 	body      string
 	source    func() string
@@ -118,6 +122,7 @@ func (p *Program) newVerb(f *file) *Verb {
 		Name:      f.name,
 		Flags:     strings.Fields(f.headerLine("flags:")),
 		Urgent:    f.hasFlag("urgent"),
+		Alone:     f.hasFlag("alone") || f.hasFlag("clockless"),
 		clockless: f.hasFlag("clockless"),
 		body:      p.code(f),
 	}

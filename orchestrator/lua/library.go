@@ -43,6 +43,15 @@ func (l *Library) Source() string { return l.source }
 // Function returns the name of the function that runs a verb.
 func (l *Library) Function(verb string) string { return l.Name + "_" + verb }
 
+// Batch returns the name of the function that runs several verbs. The verbs that allow it run
+// although Redis is over its maxmemory, and need a batch of their own.
+func (l *Library) Batch(allowOOM bool) string {
+	if allowOOM {
+		return l.Name + "_batch_oom"
+	}
+	return l.Name + "_batch"
+}
+
 // Loaded returns the code for a server that loads it now. The functions say when that was.
 func (l *Library) Loaded(now time.Time) string {
 	return strings.NewReplacer(namePlaceholder, l.Name, loadedPlaceholder, LoadedAt+now.UTC().Format(time.RFC3339)).
@@ -75,13 +84,20 @@ func (w *writer) add(file, text string) {
 
 const libraryHead = "#!lua name=" + namePlaceholder + "\nlocal KEYS, ARGV -- of the call that runs\n"
 
-const libraryRegister = `local function register(name, verb, clockless, flags)
+const libraryRegister = `local verbs = {} -- those that may be in a batch, by name
+local function register(name, flags, callback)
   redis.register_function{ function_name = '` + namePlaceholder + `_' .. name, description = '` + loadedPlaceholder + `',
     flags = flags, callback = function(keys, args)
       KEYS, ARGV = keys, args
-      return run(verb, clockless)
+      return callback()
     end }
 end
+local function register_verb(name, verb, clockless, alone, flags)
+  if not alone then verbs[name] = verb end
+  register(name, flags, function() return run(verb, clockless) end)
+end
+register('batch', {}, function() return run_batch(verbs) end)
+register('batch_oom', { 'allow-oom' }, function() return run_batch(verbs) end)
 `
 
 // newLibrary puts all verbs together.
@@ -98,7 +114,8 @@ func (p *Program) newLibrary() *Library {
 		if len(v.Flags) > 0 {
 			flags = "'" + strings.Join(v.Flags, "', '") + "'"
 		}
-		w.add(name, fmt.Sprintf("register('%s', function() %s\nend, %t, { %s })\n", name, v.body, v.clockless, flags))
+		w.add(name, fmt.Sprintf("register_verb('%s', function() %s\nend, %t, %t, { %s })\n", name, v.body, v.clockless,
+			v.Alone, flags))
 	}
 	code := withoutComments(w.String())
 	sum := sha1.Sum([]byte(code))

@@ -8,7 +8,7 @@ local RUNS = 32 -- runs of a task that are looked at, the latest
 -- check_lane_head checks that lanes holds a lane by the score of its head, and holds no
 -- empty one. A lane is looked at once a call, and again when it was repaired.
 local checked_lanes = {}
-on_begin(function() forget(checked_lanes) end)
+on_verb(function() forget(checked_lanes) end)
 local function check_lane_head(lane, again)
   if checked_lanes[lane] and not again then return end
   checked_lanes[lane] = true

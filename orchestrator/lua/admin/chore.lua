@@ -3,6 +3,7 @@
 -- chore does the next batch of what a single write left behind: the runs that
 -- a hard pause ends, the leases that nobody reclaimed after an adoption, those
 -- of agents that are gone and of keys that were revoked, and the sessions of agents that are gone.
+-- alone
 -- ARGV: actor, limit
 -- Reply: number of leases looked at, at least one for each agent that is gone;
 --   fewer than limit when nothing is left

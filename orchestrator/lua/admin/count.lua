@@ -2,6 +2,7 @@
 -- needs: money
 -- count adds the next runs that have ended and the next rows of the ledger to the totals by role
 -- and model. It is the only script that writes them, and each run and row is taken once.
+-- alone
 -- ARGV: limit, most roles, most models, upper bounds (ms) of the durations, in rising order
 -- Reply: number of runs or rows counted, whichever is more; fewer than limit when nothing is left
 local limit, most = num(ARGV[1]), { role = num(ARGV[2]), model = num(ARGV[3]) }

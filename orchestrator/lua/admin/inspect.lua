@@ -3,6 +3,7 @@
 -- inspect holds the next batch of a namespace against its invariants and
 -- repairs what is safe to repair. What lives is walked apart from the archive,
 -- so that a lost deadline is found soon, however much has ended.
+-- alone
 -- ARGV: actor, repair 0|1, limit, walk (live|rest: from where the last call of
 --   that walk stopped; '': all, from the cursor), cursor of the reply before or ''
 -- Reply: next (cursor, '' at the end), checked (members looked at), findings: kind, subject, detail, repaired,

@@ -4,6 +4,7 @@
 -- taken: no grant can follow. An adoption overwrites the mark.
 -- A process that knows of more grants than there are has an older state before it, which was put
 -- back into the living server. It is not marked.
+-- alone
 -- ARGV: store id, floor, mark, number of grants that the caller knows of
 -- Reply: OK
 -- Errors: adopt_lost (another process has adopted the store, or an older state was put back)

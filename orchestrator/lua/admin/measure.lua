@@ -2,6 +2,7 @@
 -- measure adds up the memory that the next keys of the namespace take. A pass
 -- looks at all keys, some in each step; its sum then is the size of the
 -- namespace. A later pass begins after a pause.
+-- alone
 -- ARGV: about how many keys of the store to look at, ms between two passes
 -- Reply: how many keys of the namespace were measured
 local pause = num(ARGV[2])

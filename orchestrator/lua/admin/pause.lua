@@ -16,6 +16,7 @@ if not was then
   call('HSET', META, 'paused', mode, 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
   emit('namespace.paused', { actor = actor }, '{"hard":' .. tostring(hard) .. ',"reason":' .. quote(ARGV[3]) ..
     before_after('paused', paused, mode) .. '}')
+  paused = mode
   if hard then
     call('ZADD', K('chores'), NOW, 'pause')
     stop_runs(actor, num(ARGV[4])) -- @pauses-runs

@@ -12,6 +12,7 @@ if not was and paused ~= '' then
   call('ZREM', K('chores'), 'pause')
   emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. before_after('paused', paused, '') ..
     '}')
+  paused = ''
   wake('lane *')
 end
 remember(ARGV[3], ARGV[4], 'done', DAY)

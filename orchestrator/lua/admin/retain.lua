@@ -4,6 +4,7 @@
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
 -- server's clock deletes nothing.
+-- alone
 -- ARGV: task age ms, event age ms, max events, limit, audit age ms, max audit events, age of the totals of a day ms,
 --   message age ms
 -- Reply: number of tasks, days, totals, messages, run keys, agents and events deleted or begun with

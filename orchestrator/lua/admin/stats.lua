@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: money
 -- stats counts a namespace. Whatever it has, this is a fixed number of looks.
+-- alone
 -- ARGV: cap of the house or '', sets to count: by-state:<state>... roster:<status>... open-by-kind:<kind>...
 -- Reply: raw (ms), what stands in picket.Stats under the name that it has there, stop (mode, reason, by, at), counts
 --   (of each set), day (today's house: limit, available, spentInAll, each tokens and nano-dollars), sums (what was

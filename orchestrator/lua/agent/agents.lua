@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- agents walks the rosters of the statuses asked for, one after the other, by
 -- id. A call looks at a thousand agents at most and says where to go on.
+-- alone
 -- ARGV: rows at most (0: count only), roster to begin in or '', id to begin
 --   after, role or '', only what this key may see or '', room for tasks at
 --   least or '', capabilities (,a,b,) of which it needs one or '', 1 to include the

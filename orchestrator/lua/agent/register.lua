@@ -48,6 +48,7 @@ if name ~= '' then call('ZADD', named_agents(name, by), '0', id) end
 -- when an older store comes back, for the floor has risen then.
 a.incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation
 call('HSET', META, 'incarnations', a.incarnation)
+meta.incarnations = a.incarnation
 put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],
   'interval', ARGV[10], 'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW,
   'beat', RAW, 'beat_at', NOW, 'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '',

@@ -3,6 +3,7 @@
 -- urgent
 -- expire_due ends leases that are past their deadline. One from before an
 -- adoption is left alone while its holder may reclaim it.
+-- alone
 -- ARGV: actor, limit
 -- Reply: number of deadlines handled
 local due = call('ZRANGEBYSCORE', K('deadlines'), '-inf', NOW, 'LIMIT', 0, ARGV[2]) -- @due-now

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- leases lists what runs now: the leases that are held, the next to expire first, or first
 -- what needs a look. It gives fewer than it is asked for when its answer becomes too long.
+-- alone
 -- ARGV: limit, how many it looks at, task or '', agent or '' (the leases of its registration, or,
 --   where it has none, those of its runs), 1 to put first what needs a look or 0
 -- Reply: raw (ms), total (live leases that match), rows: taskId, runId, agentId, agentName, fencingToken, leaseTtlMs,

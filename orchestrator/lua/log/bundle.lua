@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- bundle describes the bundle of a task's branch that the server keeps.
+-- alone
 -- ARGV: task
 -- Reply: sha, size, count, run, token, branch, base, tip, at
 -- Errors: not_found

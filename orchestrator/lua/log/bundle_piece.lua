@@ -2,6 +2,7 @@
 -- bundle_piece stores one piece of the bundle of a task's branch. Nobody can read the bundle
 -- until bundle_commit has named it whole. The first piece begins the upload, in place of one
 -- that was not finished. The same piece again is the same piece.
+-- alone
 -- ARGV: task, run, secret, presented token, SHA-256 and size of the bundle, number of the piece, bytes,
 --   most bytes of a bundle, most bytes of the bundles of a key (with its run keys) and of a tree
 -- Reply: OK, or 'kept' if the task keeps this bundle already

@@ -2,6 +2,7 @@
 -- needs: bundle
 -- bundle_read reads one piece of the bundle that a task keeps. An upload that is not
 -- finished is not read.
+-- alone
 -- ARGV: task, SHA-256 of the bundle, number of the piece
 -- Reply: the bytes
 -- Errors: not_found (also when another bundle has taken its place)

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- evidence reads what the runs of a task have changed, the latest run first.
+-- alone
 -- ARGV: task, run or '' for all
 -- Reply: list of run, kept ('at json')
 -- Errors: not_found

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- log reads a piece of a run's output, and how things stand.
+-- alone
 -- ARGV: task, run or '' for the latest, stream, offset, limit
 -- Reply: run, offset (of the first byte), data, before (the byte before them), latest (run), task_state, run_state,
 --   closed (1 when the stream is closed), marks (of each piece)

@@ -3,6 +3,7 @@
 -- launched, it shows no sign of life, or one of the launcher's timed events. An
 -- event whose id is among the last 128 of the run was written before. What goes
 -- beyond the run's budget, or comes after its last event, is counted, not written.
+-- alone
 -- ARGV: task, run, secret, presented token, then per event: type, id or '', data JSON,
 --   top-level fields JSON or '', containment or the reason of a nudge, workspace path or '',
 --   1 when it starts processes for the run, else ''

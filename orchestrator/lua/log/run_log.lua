@@ -3,6 +3,7 @@
 -- below the known end are ignored, a gap is refused with the offset expected.
 -- Once the run has said that nothing follows, more is refused.
 -- Beside each piece stand its marks, which say when it was written.
+-- alone
 -- ARGV: task, run, secret, presented token, stream, offset, bytes, marks or '', 1 when nothing follows,
 --   how many bytes are kept
 -- Reply: offset of the next byte

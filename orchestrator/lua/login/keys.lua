@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: key_view
 -- keys lists API keys, or finds one by its id or by the hash of its secret.
+-- alone
 -- ARGV: by (all | id | hash), value
 -- Reply: raw (ms), keys (key_views)
 -- Errors: not_found

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: agent message
 -- conversation lists the messages from and to a task or an agent, the newest of those before a cursor.
+-- alone
 -- ARGV: task or agent, actor or '' (may read any), operator 0|1, number before which they are or 0, most messages
 -- Reply: rows (message_row, newest first), unread, more 0|1
 -- Errors: not_found, forbidden

@@ -1,6 +1,7 @@
 -- needs: fence inbox message nudge toolcalls unread
 -- read_messages answers the holder of a lease the oldest messages that wait for its task and for its
 -- agent, and acknowledges them in the same step. The same request again gets the same messages.
+-- alone
 -- ARGV: task, run, secret, presented token, which look of a call this is: only, first or again,
 --   ms that the call waits from now on, request id, most messages, peek 0|1
 -- Reply: rows (message_row), nudge (JSON or ''), unread; or {} when this call ended the run

@@ -2,7 +2,7 @@
 -- envelope_view shows an envelope with its open calls and those it was carved
 -- into, 500 of them in all; the Go side decodes it.
 local shown
-on_begin(function() shown = 0 end)
+on_verb(function() shown = 0 end)
 local function envelope_view(id)
   save()
   shown = shown + 1

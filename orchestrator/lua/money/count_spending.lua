@@ -2,6 +2,7 @@
 -- needs: money
 -- count_spending adds the next rows of the ledger to the totals of their UTC day, by role and model,
 -- and by label. It is the only script that writes these totals, and it takes each row once.
+-- alone
 -- ARGV: limit, most pairs of role and model of a day, most labels of a day
 -- Reply: number of rows looked at; fewer than limit when nothing is left
 local limit, MOST_PAIRS, MOST_LABELS = num(ARGV[1]), num(ARGV[2]), num(ARGV[3])

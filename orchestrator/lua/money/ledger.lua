@@ -2,6 +2,7 @@
 -- needs: envelope_view
 -- ledger pages through the rows of one envelope or of all, oldest first, or
 -- newest first.
+-- alone
 -- ARGV: task, house:<date>, house or '' for all, after (seq; newest first: before
 --   it, 0 the end), limit, 1 for newest first
 -- Reply: list of {seq, {field, value...}}, as Redis shows an entry of a stream

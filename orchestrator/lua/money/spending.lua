@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- spending reads the totals of some days: by role and model, or those of one label.
+-- alone
 -- ARGV: name of the label or '', day...
 -- Reply: days: day, totals (field and figure by turns), labels (of this name, and those that stand for others)
 local name, days = ARGV[1], {}

@@ -1,10 +1,13 @@
 -- What every verb shares: key names, records, moving, events.
 -- The code outside of functions runs once, when Redis loads it, and serves the calls of
--- all namespaces. So whatever belongs to one call is set when that call begins.
-local begins = {}
+-- all namespaces. A call runs one verb, or a batch of verbs of one namespace. So whatever
+-- belongs to one call or to one verb is set when that begins.
+local call_begins, verb_begins = {}, {}
 
--- on_begin adds a function that runs whenever a call begins, before its verb.
-local function on_begin(f) begins[#begins + 1] = f end
+-- on_call adds a function that runs whenever a call begins, and on_verb one that runs
+-- before each verb of it.
+local function on_call(f) call_begins[#call_begins + 1] = f end
+local function on_verb(f) verb_begins[#verb_begins + 1] = f end
 
 -- forget empties a table.
 local function forget(t)
@@ -27,7 +30,7 @@ local meta -- the record of the namespace: seq, order, granted: the last numbers
 local now, raw -- store time and the server's own clock, in ms
 local NOW, RAW -- the same as they are written
 local paused, floor
-on_begin(function()
+on_call(function()
   call, META = redis.call, KEYS[1]
   P = string.sub(META, 1, -5)
 end)
@@ -73,7 +76,7 @@ end
 -- A record is a hash that this script looks at, one table for one key: its key
 -- at 1, its fields by name.
 local records
-on_begin(function() records = {} end)
+on_verb(function() records = {} end)
 local function known(r)
   records[r[1]] = r
   return r
@@ -103,7 +106,7 @@ end
 -- when the script ends or shows what it did. A value that the script reads again has to be changed
 -- in r as well. A refusal writes nothing.
 local changed
-on_begin(function() changed = {} end)
+on_verb(function() changed = {} end)
 local function put(r, ...)
   local c = r.changes
   if not c then
@@ -119,7 +122,7 @@ end
 -- deletes those of another hour.
 local count_activity, save_activity = (function()
   local added -- to the running slot by this call, by figure
-  on_begin(function() added = nil end)
+  on_call(function() added = nil end)
   local function count(figure, n)
     added = added or {}
     added[figure] = (added[figure] or 0) + n
@@ -142,21 +145,27 @@ local count_activity, save_activity = (function()
 end)()
 
 local events -- how many this call has written; whatever counts in meta has one
-on_begin(function() events = 0 end)
+on_call(function() events = 0 end)
 local function save()
   for _, r in ipairs(changed) do
     call('HSET', unpack(r.changes))
     r.changes = nil
   end
-  if events > 0 then call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0') end
+  changed = {}
+end
+
+-- save_call writes what the verbs of a call have counted, and tells readers of the event log.
+local function save_call()
+  if events == 0 then return end
+  call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0')
+  call('PUBLISH', K('tail'), meta.seq)
   save_activity()
-  changed, events = {}, 0
 end
 
 -- deferred are functions that run in order when the verb has succeeded, before
 -- its changes are written.
 local deferred
-on_begin(function() deferred = {} end)
+on_verb(function() deferred = {} end)
 local function defer(f) deferred[#deferred + 1] = f end
 
 local function quote(s) return cjson.encode(s or '') end
@@ -187,7 +196,7 @@ local emit, set_actor_is_agent = (function()
   -- actor_is_agent is true in a call in which an agent acts for itself. The log then
   -- names it by its own id, which can be the same as that of a key.
   local actor_is_agent
-  on_begin(function() actor_is_agent = false end)
+  on_verb(function() actor_is_agent = false end)
   local function set_actor(is) actor_is_agent = is end
 
   -- audited reports whether the audit log gets a copy of an event. A person's actor
@@ -211,7 +220,6 @@ local emit, set_actor_is_agent = (function()
     end
     append('events')
     if audited(kind, e) then append('audit') end -- @copies-audit
-    call('PUBLISH', K('tail'), seq)
     local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
     local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
     if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end

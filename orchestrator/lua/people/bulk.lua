@@ -1,5 +1,6 @@
 -- bulk notes which tasks a request decides, so that its repeat means the same
 -- ones, however many of them were decided meanwhile.
+-- alone
 -- ARGV: request key, body hash, how many the person saw, task...
 -- Reply: task, task... in one text
 -- Errors: version_conflict (another number), idempotency_conflict

@@ -2,6 +2,7 @@
 -- needs: page view
 -- handoffs lists a page of the hand-offs of one state, oldest first, as many as
 -- fit into one reply, or one by its id. With an assignee a page looks at 500 hand-offs at most.
+-- alone
 -- ARGV: state or hand-off id, limit, score and id of the row that comes before or '', assignee or ''
 -- Reply: raw, now (ms), total (number in that state), next (cursor), rows: handoff (a handoff_view), report (the
 --   last one), spec

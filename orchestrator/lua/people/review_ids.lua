@@ -2,6 +2,7 @@
 -- needs: review_queue
 -- review_ids names tasks that wait for a decision: those of a list that do, or a
 -- page of the queue, oldest first.
+-- alone
 -- ARGV: order of the task looked at before or '', number of tasks asked about,
 --   tasks..., then names of sets that the tasks have to be in
 -- Reply: next (cursor), tasks

@@ -2,6 +2,7 @@
 -- needs: review_digest review_queue
 -- reviews lists a page of the tasks that wait for a decision, oldest first, as
 -- many as fit into one reply.
+-- alone
 -- ARGV: limit, order of the task looked at before or '', then names of sets
 --   that the tasks have to be in (by-role:..., by-label:..., children:...)
 -- Reply: total (number that wait), next (cursor), rows: id, record, spec, output, ended (ms, of the run), workspace,

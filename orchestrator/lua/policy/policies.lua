@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: policy
 -- policies lists the agent names that have or had a wake policy, and those that have only a file, by name.
+-- alone
 -- ARGV: name behind which they are or '', most names
 -- Reply: rows (each as policy answers a policy), more 0|1
 local after, most = ARGV[1], num(ARGV[2])

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: policy
 -- policy_history lists the revisions of the wake policy of an agent name, the newest of those before a number.
+-- alone
 -- ARGV: agent name, number before which they are or 0, most revisions
 -- Reply: rows (policy_row, newest first), current (id, or ''), more 0|1
 local name, most = ARGV[1], num(ARGV[3])

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: session_row
 -- agent_sessions lists sessions, the newest first, or one by its id.
+-- alone
 -- ARGV: id of a session or '', id of an agent or '', number before which they began or 0, most sessions
 -- Reply: now and known (from when reports count; store time, ms), rows (session_row), more 0|1
 -- Errors: not_found

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: prompt_row
 -- prompts lists the prompts of a session, newest first, as many as fit into one reply.
+-- alone
 -- ARGV: session, number of the prompt before which they are or 0, most prompts
 -- Reply: rows (prompt_row), next (number of the last row, if there are more)
 -- Errors: not_found

@@ -1,6 +1,7 @@
 -- needs: agent instructions session
 -- session_commands answers the adapter of an agent what waits for its sessions, and the commands that its
 -- heartbeats carry. Of the prompts of a session it answers the first.
+-- alone
 -- ARGV: agent, actor, operator 0|1, incarnation, ids of commands that are known, between commas; number of a message
 --   or '' if messages do not count
 -- Reply: rows: id, command, session, text, left (ms until the deadline); pending (command ids and JSON);

@@ -2,6 +2,7 @@
 -- needs: page view
 -- client_tasks pages through the tasks that clients have submitted at endpoints, the latest change first. It looks at
 -- 2,000 tasks at most, so that total can be lower than it is.
+-- alone
 -- ARGV: client or *, role or '', index of a context or '', limit, score and id of the row that comes before or '',
 --   earliest change (raw ms) or 0, instance or '', with emissions 0|1, then the states that are asked for: of a task,
 --   with failed:rejected beside failed for those that agents have rejected, or handoff:KIND; none: all

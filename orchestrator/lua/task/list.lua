@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- list pages through tasks, newest first. It walks the smallest set named and
 -- checks the other filters by membership; a page looks at 2,000 at most.
+-- alone
 -- ARGV: limit, cursor (order, exclusive) or '', since (raw ms) or 0,
 --   number of states, states..., then further set names (tasks, by-role:..., by-label:..., children:...)
 -- Reply: next (order), rows: id, record, spec, envelope

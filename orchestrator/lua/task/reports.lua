@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- reports lists the latest progress reports of a task, oldest first, as many as
 -- fit into one reply.
+-- alone
 -- ARGV: task
 -- Reply: "seq at run token json"...
 -- Errors: not_found

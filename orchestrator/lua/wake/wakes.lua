@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- wakes lists decisions about the wakes of an agent name, newest first.
+-- alone
 -- ARGV: agent name, number before which they are or 0, most rows
 -- Reply: raw, rows (JSON), more 0|1
 local most = num(ARGV[3])

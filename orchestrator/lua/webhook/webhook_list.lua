@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: webhook
 -- webhook_list shows targets, or one by its id.
+-- alone
 -- ARGV: all, or a webhook id
 -- Reply: list of webhook_views
 -- Errors: not_found
