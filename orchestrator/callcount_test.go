@@ -20,14 +20,14 @@ import (
 // One transition is one call: a life of seven transitions costs seven FCALL
 // and nothing else, by the server's own count and by what goes over the wire.
 func TestCallsPerLifeReal(t *testing.T) {
-	for _, noPipeline := range []bool{false, true} {
-		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
+	for _, noBatch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NoBatch=%v", noBatch), func(t *testing.T) {
 			s := rig.Real(t)
 			wire := &rig.CommandCounter{}
 			watched := s.Redis
 			watched.Dialer = wire.Dialer(s.Redis.Dialer)
 			store, err := orchestrator.Open(t.Context(),
-				orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoPipeline: noPipeline,
+				orchestrator.Config{Redis: watched, Sealer: rig.Sealer(), NoBatch: noBatch,
 					Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 			kit.OK(t, err)
 			defer store.Close()

@@ -85,9 +85,9 @@ type Config struct {
 	// Now is the time of day that a floor without a memory is taken from. It is
 	// for tests. Defaults to time.Now.
 	Now func() time.Time
-	// NoPipeline sends every script on its own instead of sharing round trips.
+	// NoBatch calls every verb on its own instead of sharing round trips.
 	// Defaults to false.
-	NoPipeline bool
+	NoBatch bool
 	// Log receives what nobody asked for. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -159,7 +159,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		Found:      cfg.Found,
 		Fault:      cfg.Fault,
 		Now:        cfg.Now,
-		NoPipeline: cfg.NoPipeline,
+		NoBatch:    cfg.NoBatch,
 		Log:        cfg.Log,
 	})
 	if err != nil {

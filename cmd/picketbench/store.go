@@ -25,7 +25,7 @@ func openStore(ctx context.Context, r *redisServer, pipelined bool) (*orchestrat
 		return nil, nil, fmt.Errorf("make witness folder: %w", err)
 	}
 	store, err := orchestrator.Open(ctx, orchestrator.Config{
-		Redis: redis.UniversalOptions{Addrs: []string{r.socket}}, Sealer: sealer, NoPipeline: !pipelined,
+		Redis: redis.UniversalOptions{Addrs: []string{r.socket}}, Sealer: sealer, NoBatch: !pipelined,
 		Witness: witness, Found: true, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -40,37 +40,15 @@ func newScripts(p *lua.Program) map[string]*script {
 	return scripts
 }
 
-// scriptConn is a connection to the store that carries scripts in order. There are
-// two, so that a large report never delays a renewal.
-type scriptConn struct {
-	client redis.UniversalClient
-	pipe   *redis.AutoPipeliner // nil: the switch is off
-}
-
-func newScriptConn(cfg Config) (scriptConn, error) {
-	l := scriptConn{client: redis.NewUniversalClient(&cfg.Redis)}
-	if cfg.NoPipeline || cfg.Memory { // a store in this process is not a round trip away
-		return l, nil
-	}
-	var err error
-	l.pipe, err = l.client.AsyncAutoPipeline()
-	return l, err
-}
-
-func (l scriptConn) send(ctx context.Context, cmd *redis.Cmd) error {
-	if l.pipe == nil {
-		return l.client.Process(ctx, cmd)
-	}
-	return l.pipe.Submit(ctx, cmd).WaitContext(ctx)
-}
-
 // scriptRunner is the one way to Redis: every transition is one call of a function through it.
 type scriptRunner struct {
 	program  *lua.Program
 	scripts  map[string]*script
 	memory   bool // the store knows no functions, so it gets each verb as a script
-	urgent   scriptConn
-	normal   scriptConn
+	noBatch  bool // every verb is a call of its own
+	urgent   redis.UniversalClient
+	normal   redis.UniversalClient
+	batchers sync.Map           // by batchKey: *batcher
 	loads    singleflight.Group // of the library, by namespace
 	headroom *headroom          // nil: nobody to ask
 	timeout  time.Duration      // of one transition, which takes well under a millisecond
@@ -92,39 +70,50 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 	if err := ctx.Err(); err != nil {
 		return nil, Unavailable("the request was given up before it was sent", err)
 	}
-	l := g.normal
-	if s.Urgent {
-		l = g.urgent
-	}
 	// Connection, handshake and read each have a timeout of their own; together
 	// they may not keep a caller longer than this.
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	return g.invoke(ctx, s, l.send, l.client, namespace, args)
+	size := argumentBytes(args)
+	return g.invoke(s, func() (any, error) {
+		if s.Alone || g.noBatch || g.memory || size > largeItem {
+			return g.call(ctx, g.client(s.Urgent), s, namespace, args)
+		}
+		return g.batcher(s, namespace).do(ctx, s, args, size)
+	}, func() error { return g.headroom.admit(ctx, size) })
 }
 
-// through is a way past the two lines: scripts on a connection that is just being
+// client is the one for the verbs for which a deadline waits, or the one for all others. So a
+// large report never delays a renewal.
+func (g *scriptRunner) client(urgent bool) redis.UniversalClient {
+	if urgent {
+		return g.urgent
+	}
+	return g.normal
+}
+
+// through is a way past the batches: scripts on a connection that is just being
 // made, or by a client that looks at a store nobody has adopted yet.
 func (g *scriptRunner) through(c processor, namespace string) scriptFunc {
-	do := func(ctx context.Context, cmd *redis.Cmd) error { return c.Process(ctx, cmd) }
 	return func(ctx context.Context, name string, args ...any) (any, error) {
-		return g.invoke(ctx, g.scripts[name], do, c, namespace, args)
+		s := g.scripts[name]
+		return g.invoke(s, func() (any, error) { return g.call(ctx, c, s, namespace, args) },
+			func() error { return g.headroom.admit(ctx, argumentBytes(args)) })
 	}
 }
 
-// invoke runs a script: do sends it, and c loads the library where Redis does not have it.
-func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error,
-	c processor, namespace string, args []any) (any, error) {
+// invoke runs a script by send. A script that stores more has to be admitted before.
+func (g *scriptRunner) invoke(s *script, send func() (any, error), admit func() error) (any, error) {
 	start := time.Now()
 	if err := g.faultPoint("redis." + s.Name + ".before"); err != nil {
 		return nil, Unavailable("the request was not sent", err)
 	}
 	if s.StoresMore {
-		if err := g.headroom.admit(ctx, argumentBytes(args)); err != nil {
+		if err := admit(); err != nil {
 			return nil, err
 		}
 	}
-	reply, err := g.call(ctx, s, do, c, namespace, args)
+	reply, err := send()
 	if lost := g.faultPoint("redis." + s.Name + ".after"); lost != nil {
 		reply, err = nil, lost
 	}
@@ -135,31 +124,37 @@ func (g *scriptRunner) invoke(ctx context.Context, s *script, do func(context.Co
 	return reply, nil
 }
 
-// call sends one call of a verb. If the store does not have the code, nothing was done: it
-// gets the code, and the call is sent again.
-func (g *scriptRunner) call(ctx context.Context, s *script, do func(context.Context, *redis.Cmd) error, c processor,
-	namespace string, args []any) (any, error) {
-	send := func(command, what string) (any, error) {
-		cmd := redis.NewCmd(ctx, append([]any{command, what, 1, MetaKey(namespace)}, args...)...)
-		err := do(ctx, cmd)
-		return cmd.Val(), err
-	}
+// call runs one verb in a call of its own.
+func (g *scriptRunner) call(ctx context.Context, c processor, s *script, namespace string, args []any) (any, error) {
 	if g.memory {
-		reply, err := send("EVALSHA", s.Digest())
+		reply, err := send(ctx, c, "EVALSHA", s.Digest(), namespace, args)
 		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			return send("EVAL", s.Script())
+			return send(ctx, c, "EVAL", s.Script(), namespace, args)
 		}
 		return reply, err
 	}
-	function := g.program.Library().Function(s.Name)
-	reply, err := send("FCALL", function)
+	return g.callFunction(ctx, c, g.program.Library().Function(s.Name), namespace, args)
+}
+
+// callFunction calls a function. If the store does not have the library, nothing was done: it gets
+// the library, and the call is sent again.
+func (g *scriptRunner) callFunction(ctx context.Context, c processor, function, namespace string,
+	args []any) (any, error) {
+	reply, err := send(ctx, c, "FCALL", function, namespace, args)
 	if err == nil || !isFunctionMissing(err) {
 		return reply, err
 	}
 	if err := g.load(ctx, c, namespace); err != nil {
 		return nil, err
 	}
-	return send("FCALL", function)
+	return send(ctx, c, "FCALL", function, namespace, args)
+}
+
+func send(ctx context.Context, c processor, command, what, namespace string, args []any) (any, error) {
+	all := make([]any, 0, 4+len(args))
+	cmd := redis.NewCmd(ctx, append(append(all, command, what, 1, MetaKey(namespace)), args...)...)
+	err := c.Process(ctx, cmd)
+	return cmd.Val(), err
 }
 
 // faultPoint is a point where a test can make the store fail.

@@ -29,7 +29,7 @@ type Config struct {
 	Found      bool
 	Fault      func(point string) error
 	Now        func() time.Time
-	NoPipeline bool
+	NoBatch    bool
 	Log        *slog.Logger
 }
 
@@ -78,6 +78,7 @@ func New(cfg Config) (*Store, error) {
 		program: program,
 		scripts: newScripts(program),
 		memory:  cfg.Memory,
+		noBatch: cfg.NoBatch,
 		now:     cfg.Now,
 		timeout: max(2*time.Second, 2*cfg.Redis.ReadTimeout),
 		fault:   cfg.Fault,
@@ -113,12 +114,7 @@ func (s *Store) openNamespaces(ctx context.Context) error {
 			return fmt.Errorf("open namespace %s: %w", n.name, err)
 		}
 	}
-	for _, c := range []*scriptConn{&s.runner.urgent, &s.runner.normal} {
-		var err error
-		if *c, err = newScriptConn(s.cfg); err != nil {
-			return fmt.Errorf("open store: %w", err)
-		}
-	}
+	s.runner.urgent, s.runner.normal = redis.NewUniversalClient(&s.cfg.Redis), redis.NewUniversalClient(&s.cfg.Redis)
 	for _, n := range s.namespaces {
 		n.resume(ctx)
 		err := n.Check(ctx)
@@ -191,12 +187,9 @@ func (s *Store) close(last func()) error {
 		}
 	}
 	var errs []error
-	for _, c := range []scriptConn{s.runner.urgent, s.runner.normal} {
-		if c.pipe != nil {
-			errs = append(errs, c.pipe.Close())
-		}
-		if c.client != nil {
-			errs = append(errs, c.client.Close())
+	for _, c := range []redis.UniversalClient{s.runner.urgent, s.runner.normal} {
+		if c != nil {
+			errs = append(errs, c.Close())
 		}
 	}
 	errs = append(errs, s.logClient.Close())

@@ -29,5 +29,6 @@ local function begin_clock()
   set_time(store, server)
   floor = num(m[3])
   paused = m[4] or ''
-  meta = { seq = m[5], order = m[6], granted = m[7], incarnations = m[9] }
+  meta = { seq = m[5], order = m[6], granted = m[7], incarnations = m[9],
+    read = { order = m[6], granted = m[7] } }
 end

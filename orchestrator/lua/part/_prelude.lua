@@ -120,12 +120,22 @@ end
 -- The activity counters cover the last hour, in slots of two minutes of the
 -- server's own clock: fields are "<slot> <figure>". The script that begins a slot
 -- deletes those of another hour.
-local count_activity, save_activity = (function()
+local count_activity, keep_activity, save_activity = (function()
+  local counted -- by this verb, by figure
   local added -- to the running slot by this call, by figure
   on_call(function() added = nil end)
+  on_verb(function() counted = nil end)
   local function count(figure, n)
+    counted = counted or {}
+    counted[figure] = (counted[figure] or 0) + n
+  end
+
+  -- keep_counts adds what the verb has counted to what the call saves.
+  local function keep_counts()
+    if not counted then return end
     added = added or {}
-    added[figure] = (added[figure] or 0) + n
+    for figure, n in pairs(counted) do added[figure] = (added[figure] or 0) + n end
+    counted = nil
   end
 
   local function save_counts()
@@ -135,16 +145,15 @@ local count_activity, save_activity = (function()
     for figure, n in pairs(added) do
       begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
     end
-    added = nil
     local counts = begun and call('HGETALL', K('pulse')) or {}
     for i = 1, #counts, 2 do
       if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
     end
   end
-  return count, save_counts
+  return count, keep_counts, save_counts
 end)()
 
-local events -- how many this call has written; whatever counts in meta has one
+local events -- how many this call has written
 on_call(function() events = 0 end)
 local function save()
   for _, r in ipairs(changed) do
@@ -152,14 +161,17 @@ local function save()
     r.changes = nil
   end
   changed = {}
+  keep_activity()
 end
 
 -- save_call writes what the verbs of a call have counted, and tells readers of the event log.
 local function save_call()
-  if events == 0 then return end
-  call('HSET', META, 'seq', meta.seq, 'order', meta.order or '0', 'granted', meta.granted or '0')
-  call('PUBLISH', K('tail'), meta.seq)
   save_activity()
+  local was = meta and meta.read
+  local counted = was and (meta.order ~= was.order or meta.granted ~= was.granted)
+  if events == 0 and not counted then return end
+  call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+  if events > 0 then call('PUBLISH', K('tail'), meta.seq) end
 end
 
 -- deferred are functions that run in order when the verb has succeeded, before

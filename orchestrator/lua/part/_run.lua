@@ -8,17 +8,28 @@ local function run_verb(verb)
   return reply
 end
 
+-- answer_of runs a verb and returns its answer, an error if it breaks. What it has written by then stays, and the
+-- numbers that it has taken stay taken.
+local function answer_of(verb)
+  local ok, reply = pcall(run_verb, verb)
+  if ok then return reply or false end
+  -- It is a table if Redis has refused a command.
+  local e = type(reply) == 'table' and reply or { err = 'ERR ' .. tostring(reply) }
+  return { err = e.err .. (e.line and ' at user_function:' .. e.line .. ':' or '') }
+end
+
 -- run is a call of one verb.
 local function run(verb, clockless)
+  meta = nil
   for _, f in ipairs(call_begins) do f() end
   local no = not clockless and begin_clock()
   if no then return no end
-  local reply = run_verb(verb)
+  local reply = answer_of(verb)
   save_call()
   return reply
 end
 
--- run_batch is a call of several verbs, one after the other. ARGV has for each of them its name,
+-- run_batch is a call of several verbs, one after the other, in a library only. ARGV has for each of them its name,
 -- the number of its arguments, and these. Each has its own answer: one that refuses or breaks
 -- changes nothing for the others.
 local function run_batch(verbs)
@@ -30,15 +41,7 @@ local function run_batch(verbs)
     local n, args = num(items[at + 1]), {}
     for i = 1, n do args[i] = items[at + 1 + i] end
     ARGV = args
-    local seq, order, granted = meta.seq, meta.order, meta.granted
-    local ok, reply = pcall(run_verb, verbs[items[at]])
-    if not ok then
-      reply = { err = type(reply) == 'table' and reply.err or 'ERR ' .. tostring(reply) } -- @tells-broken
-    end
-    if ok and type(reply) == 'table' and reply.err and seq == meta.seq then
-      meta.order, meta.granted = order, granted -- @refused-counts-nothing
-    end
-    replies[#replies + 1] = reply or false
+    replies[#replies + 1] = answer_of(verbs[items[at]])
     at = at + 2 + n
   end
   save_call()

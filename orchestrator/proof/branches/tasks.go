@@ -28,7 +28,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverSessionHealth, coverSessions, coverCapabilities, coverWakes,
 		coverInspect,
 		coverAdvance,
-		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
+		coverBatches, coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
 		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
 		coverAdoption} {
 		stop(t, f)

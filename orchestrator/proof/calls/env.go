@@ -59,7 +59,7 @@ type Env struct {
 type Setup struct {
 	T          *testing.T
 	Store      rig.Store
-	NoPipeline bool
+	NoBatch    bool
 	Bug        func(source string) string // nil: none
 	Fault      func(point string) error   // of the engine behind the proxy
 	Background *rand.Rand                 // others call beside; nil: nobody
@@ -88,7 +88,7 @@ func (p Setup) NewEnv() *Env {
 			orchestrator.Config{
 				Redis:      at.store.Redis,
 				Sealer:     rig.Sealer(),
-				NoPipeline: p.NoPipeline,
+				NoBatch:    p.NoBatch,
 				Namespaces: namespaces,
 				Witness:    w.witness,
 				Found:      true,
@@ -121,7 +121,7 @@ func (p Setup) NewEnv() *Env {
 
 // FaultNext asks for a mishap for the next call of a script in the namespace.
 func (w *Env) FaultNext(kind rig.FaultKind, script string) *rig.Fault {
-	return w.Faults.Next(kind, rig.MatchWords(append(kit.CallWords(w.Stores[1], w.memory, script), "1", kit.Meta)...))
+	return w.Faults.Next(kind, kit.MatchCall(w.Stores[1], w.memory, script))
 }
 
 // StartBackgroundCalls call through the same pipeline, in a namespace of their own, so

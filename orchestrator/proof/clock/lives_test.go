@@ -115,7 +115,7 @@ func newClockRun(t *testing.T, s rig.Store, random *rand.Rand) *clockRun {
 	}
 	kit.OK(t, l.raw.FlushAll(l.ctx).Err())
 	store, err := orchestrator.Open(l.ctx,
-		orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoPipeline: true,
+		orchestrator.Config{Redis: s.Redis, Memory: s.Memory, Sealer: rig.Sealer(), NoBatch: true,
 			Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 	kit.OK(t, err)
 	kit.RewriteAs(store, &kit.TestClockScripts, kit.UseTestClock)

@@ -22,11 +22,11 @@ import (
 // real Redis. Workers crash, give up and come back as zombies; people decide
 // as fast as the log tells them to.
 func TestCrowdReal(t *testing.T) {
-	for _, noPipeline := range []bool{false, true} {
-		t.Run(fmt.Sprintf("NoPipeline=%v", noPipeline), func(t *testing.T) {
+	for _, noBatch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NoBatch=%v", noBatch), func(t *testing.T) {
 			s := rig.Real(t)
 			for round := range rig.Rounds(1, 20) {
-				runCrowd(t, s, fmt.Sprintf("crowd-%d", round), noPipeline)
+				runCrowd(t, s, fmt.Sprintf("crowd-%d", round), noBatch)
 			}
 		})
 	}
@@ -53,7 +53,7 @@ type crowd struct {
 	zombies int
 }
 
-func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
+func runCrowd(t *testing.T, s rig.Store, namespace string, noBatch bool) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -63,7 +63,7 @@ func runCrowd(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	for i := range c.stores {
 		store, err := orchestrator.Open(ctx,
 			orchestrator.Config{Redis: redis, Namespaces: []string{namespace}, Sealer: c.sealer,
-				NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
+				NoBatch: noBatch, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 		kit.OK(t, err)
 		defer store.Close()
 		c.stores[i], c.e[i] = store, store.Engine(namespace)

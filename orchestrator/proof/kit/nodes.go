@@ -18,11 +18,11 @@ import (
 )
 
 // OpenWith opens a store of the default namespace, and more when named.
-func OpenWith(t *testing.T, where rig.Store, noPipeline bool, namespaces ...string) *Fixture {
+func OpenWith(t *testing.T, where rig.Store, noBatch bool, namespaces ...string) *Fixture {
 	t.Helper()
 	sealer := rig.Sealer()
 	cfg := orchestrator.Config{Redis: where.Redis, Namespaces: namespaces, Sealer: sealer, ProxyURL: "http://proxy",
-		NoPipeline: noPipeline, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)}
+		NoBatch: noBatch, Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)}
 	cfg.Now = FastClock()
 	store, err := orchestrator.Open(t.Context(), cfg)
 	OK(t, err)

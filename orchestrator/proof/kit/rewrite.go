@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -77,13 +78,36 @@ func RewriteAs(s *orchestrator.Store, was *RewriteCache, change func(text string
 	s.Connection().UseProgram(was.of[from])
 }
 
-// CallWords returns how a command that calls a verb of a store begins.
-func CallWords(s *orchestrator.Store, memory bool, verb string) []string {
-	if p := s.Connection().Program(); memory {
-		return []string{"EVALSHA", p.Verbs[verb].Digest()}
-	} else {
-		return []string{"FCALL", p.Library().Function(verb)}
+// MatchCall matches commands by which a store calls a verb in the namespace of the tests, alone or in
+// a batch.
+func MatchCall(s *orchestrator.Store, memory bool, verb string) rig.Match {
+	p := s.Connection().Program()
+	if memory {
+		return rig.MatchWords("EVALSHA", p.Verbs[verb].Digest(), "1", Meta)
 	}
+	l := p.Library()
+	alone := rig.MatchWords("FCALL", l.Function(verb), "1", Meta)
+	return func(command []string) bool {
+		return alone(command) || slices.Contains(verbsOfBatch(l, command), verb)
+	}
+}
+
+// verbsOfBatch lists the verbs that a command calls in a batch.
+func verbsOfBatch(l *lua.Library, command []string) (verbs []string) {
+	for _, allowOOM := range []bool{false, true} {
+		if !rig.MatchWords("FCALL", l.Batch(allowOOM), "1", Meta)(command) {
+			continue
+		}
+		for at := 4; at+1 < len(command); {
+			n, err := strconv.Atoi(command[at+1])
+			if err != nil {
+				return nil
+			}
+			verbs = append(verbs, command[at])
+			at += 2 + n
+		}
+	}
+	return verbs
 }
 
 // LoadLibrary makes a Redis server know the library of a store, if it does not know it.

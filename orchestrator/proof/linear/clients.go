@@ -92,7 +92,7 @@ func recordHistory(t *testing.T, store rig.Store, w verbMix, seed uint64, bug *k
 	dir := t.TempDir()
 	for i, r := range []redis.UniversalOptions{store.Redis, through.Redis, through.Redis} {
 		st, err := orchestrator.Open(s.ctx,
-			orchestrator.Config{Redis: r, Namespaces: []string{ns}, Sealer: s.sealer, NoPipeline: i == 2,
+			orchestrator.Config{Redis: r, Namespaces: []string{ns}, Sealer: s.sealer, NoBatch: i == 2,
 				Witness: dir, Found: true, Log: slog.New(slog.DiscardHandler)})
 		kit.OK(t, err)
 		defer st.Close()

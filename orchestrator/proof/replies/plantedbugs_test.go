@@ -76,9 +76,9 @@ func TestALostGrantWithoutAKeyIsGivenBackReal(t *testing.T) {
 	}{
 		{calls.Faults[0], 1}, {calls.Faults[1], 2}, {calls.Faults[2], 2},
 	} {
-		for _, noPipeline := range []bool{false, true} {
-			t.Run(c.Name+pipelining(noPipeline), func(t *testing.T) {
-				w := calls.Setup{T: t, Store: s, NoPipeline: noPipeline}.NewEnv()
+		for _, noBatch := range []bool{false, true} {
+			t.Run(c.Name+pipelining(noBatch), func(t *testing.T) {
+				w := calls.Setup{T: t, Store: s, NoBatch: noBatch}.NewEnv()
 				defer w.Close()
 				w.Submitted(picket.TaskSpec{})
 				hit := w.FaultNext(c.Kind, "grant")

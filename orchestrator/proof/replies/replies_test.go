@@ -148,14 +148,14 @@ func expected(p calls.Setup, c calls.Case, m calls.Fault) string {
 // runCells runs a mishap plain, pipelined, and pipelined in a batch with others.
 func runCells(p calls.Setup, c calls.Case, m calls.Fault, want string, rnd *rand.Rand) int {
 	p.T.Helper()
-	ways := []calls.Setup{{NoPipeline: true}, {}}
+	ways := []calls.Setup{{NoBatch: true}, {}}
 	if c.NoBackground == "" {
 		ways = append(ways, calls.Setup{Background: rnd})
 	}
 	for _, way := range ways {
 		way.T, way.Store = p.T, p.Store
 		if got := runWithFault(way, c, m); got != want {
-			p.T.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.Name, way.NoPipeline,
+			p.T.Errorf("%s, plain: %v, in company: %v: the store is not as after %q:\n%s", m.Name, way.NoBatch,
 				way.Background != nil, c.ExpectedSteps(m), kit.DiffLines(got, want))
 		}
 	}

@@ -63,20 +63,20 @@ type heldFault struct {
 // is told. In the end every task has exactly the events its worker caused, in
 // order, and the log replays to the state.
 func TestLostReplyStormReal(t *testing.T) {
-	for _, noPipeline := range []bool{false, true} {
-		t.Run(strings.TrimPrefix(pipelining(noPipeline), ", "), func(t *testing.T) {
+	for _, noBatch := range []bool{false, true} {
+		t.Run(strings.TrimPrefix(pipelining(noBatch), ", "), func(t *testing.T) {
 			s := rig.Real(t)
 			// The driver's look whether a refused server is back outlives it by a second.
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),
 				goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 			for round := range rig.Rounds(1, 20) {
-				runStorm(t, s, fmt.Sprint("storm-", round), noPipeline)
+				runStorm(t, s, fmt.Sprint("storm-", round), noBatch)
 			}
 		})
 	}
 }
 
-func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
+func runStorm(t *testing.T, s rig.Store, namespace string, noBatch bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -91,7 +91,7 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noPipeline bool) {
 	for store, e := range map[*rig.Store]**orchestrator.Engine{&s: &x.past, &through: &x.e} {
 		st, err := orchestrator.Open(ctx,
 			orchestrator.Config{Redis: store.Redis, Namespaces: []string{namespace}, Sealer: x.sealer,
-				Witness: witness, Found: true, NoPipeline: noPipeline, Log: slog.New(slog.DiscardHandler)})
+				Witness: witness, Found: true, NoBatch: noBatch, Log: slog.New(slog.DiscardHandler)})
 		kit.OK(t, err)
 		defer st.Close()
 		*e = st.Engine(namespace)

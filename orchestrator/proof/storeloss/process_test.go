@@ -108,7 +108,7 @@ func (l *lossHistory) startProcess(s rig.Store, orchestrates bool, plant func(*o
 		name:  "proxy",
 		plant: plant,
 		cfg: orchestrator.Config{Redis: s.Redis, Sealer: l.sealer, Log: slog.New(slog.DiscardHandler),
-			NoPipeline: i%2 == 1, Fault: l.fault},
+			NoBatch: i%2 == 1, Fault: l.fault},
 	}
 	p.cfg.Now = func() time.Time { return l.clock(p) }
 	if orchestrates {

@@ -1,0 +1,225 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/proof/calls"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// Every verb stands in a batch between two others and breaks at each of its calls of Redis. The
+// batch leaves the store and gives the answers as the same three calls do one by one.
+func TestABatchIsAsItsCallsReal(t *testing.T) {
+	s := rig.Real(t)
+	verbs, batches := map[string]bool{}, 0
+	for _, c := range calls.All() {
+		if kit.Builtin(t).Verbs[c.Script()].Alone || slices.Contains(othersAtWork, c.Name) {
+			continue
+		}
+		w := calls.Setup{T: t, Store: s, NoBatch: true, Bug: withBreaks}.NewEnv()
+		c.Setup(w)
+		h := history{t: t, name: c.Name, w: w}
+		if !h.record(c.Script(), func() { _, _ = c.Call(w, w.Via) }) {
+			w.Close()
+			continue // the case calls nothing in its state
+		}
+		verbs[c.Script()] = true
+		for _, title := range []string{"before", "after"} {
+			h.record("submit", func() { _, _ = w.Via.Submit(w.Ctx, kit.Operator, picket.TaskSpec{Title: title}) })
+		}
+		h.items[0], h.items[1] = h.items[1], h.items[0]
+		h.keep()
+		for n := 0; ; n++ {
+			batches++
+			if !h.compare(n) && n > 0 {
+				break // it makes fewer calls
+			}
+		}
+		w.Close()
+	}
+	t.Logf("%d batches of %d verbs", batches, len(verbs))
+	for name, v := range kit.Builtin(t).Verbs {
+		if !v.Alone && !verbs[name] && slices.Contains(calls.Writers(), name) {
+			t.Errorf("%s.lua was in no batch", name)
+		}
+	}
+}
+
+// othersAtWork are the cases in which an adapter waits for what the call does, and changes the store.
+var othersAtWork = []string{"record_wake/sent"}
+
+// withBreaks makes a verb break at a call. The hash rig-break says at which: its run since the
+// hash has this id, and its call in that run.
+func withBreaks(text string) string {
+	text = strings.Replace(text, "  call, META = redis.call, KEYS[1]\n", "  call, META = breaking, KEYS[1]\n  read_breaks()\n", 1)
+	text = strings.Replace(text, "on_verb(function() records = {} end)",
+		"on_verb(function() records = {} runs, made = runs + 1, 0 end)", 1)
+	text = strings.Replace(text, "local function save_call()\n", "local function save_call()\n  made = -1000000\n", 1)
+	return strings.Replace(text, "local call, P, META\n", `local breaks, runs, made = {}, 0, 0
+local function breaking(...)
+  made = made + 1
+  if runs == breaks.run and made == breaks.call then error('broken on purpose') end
+  return redis.call(...)
+end
+local function read_breaks()
+  local b = redis.call('HMGET', 'rig-break', 'id', 'run', 'call')
+  if b[1] and b[1] ~= breaks.id then runs, breaks = 0, { id = b[1], run = tonumber(b[2]), call = tonumber(b[3]) } end
+end
+local call, P, META
+`, 1)
+}
+
+// history is three calls and the store that they find.
+type history struct {
+	t     *testing.T
+	name  string
+	w     *calls.Env
+	items [][]string // the words of each call
+	store map[string]kept
+	id    int
+}
+
+// record notes the command of a verb that a call sends. The command does not arrive.
+func (h *history) record(verb string, call func()) bool {
+	h.t.Helper()
+	match := kit.MatchCall(h.w.Stores[1], false, verb)
+	var words []string
+	h.w.Faults.Plan(func(command []string) *rig.Fault {
+		if words != nil || !match(command) {
+			return nil
+		}
+		words = slices.Clone(command)
+		return rig.NewFault(rig.Drop)
+	})
+	call()
+	h.w.Faults.Plan(nil)
+	if words != nil {
+		h.items = append(h.items, words)
+	}
+	return words != nil
+}
+
+// kept is a key as Redis dumps it.
+type kept struct {
+	value string
+	life  time.Duration
+}
+
+func (h *history) keep() {
+	h.t.Helper()
+	h.store = map[string]kept{}
+	keys := h.w.Raw.Scan(h.w.Ctx, 0, "pk:{default}:*", 1000).Iterator()
+	for keys.Next(h.w.Ctx) {
+		value, err := h.w.Raw.Dump(h.w.Ctx, keys.Val()).Result()
+		kit.OK(h.t, err)
+		life, err := h.w.Raw.PTTL(h.w.Ctx, keys.Val()).Result()
+		kit.OK(h.t, err)
+		h.store[keys.Val()] = kept{value, max(0, life)}
+	}
+	kit.OK(h.t, keys.Err())
+}
+
+// begin puts the store back, and lets the second of three verbs break at call n.
+func (h *history) begin(n int) {
+	h.t.Helper()
+	var old []string
+	keys := h.w.Raw.Scan(h.w.Ctx, 0, "pk:{default}:*", 1000).Iterator()
+	for keys.Next(h.w.Ctx) {
+		old = append(old, keys.Val())
+	}
+	kit.OK(h.t, keys.Err())
+	h.id++
+	_, err := h.w.Raw.Pipelined(h.w.Ctx, func(p redis.Pipeliner) error {
+		p.Del(h.w.Ctx, old...)
+		for key, k := range h.store {
+			p.Restore(h.w.Ctx, key, k.life, k.value)
+		}
+		p.HSet(h.w.Ctx, "rig-break", "id", h.id, "run", 2, "call", n)
+		return nil
+	})
+	kit.OK(h.t, err)
+}
+
+// compare runs the calls one by one and in a batch. It reports whether the second one broke.
+func (h *history) compare(n int) (broke bool) {
+	h.t.Helper()
+	h.begin(n)
+	var alone []string
+	for _, words := range h.items {
+		alone = append(alone, answer(h.w.Raw.Do(h.w.Ctx, arguments(words)...).Result()))
+	}
+	after := h.dump()
+	h.begin(n)
+	library := h.w.Stores[1].Connection().Program().Library()
+	batch := []any{"FCALL", library.Batch(true), 1, kit.Meta}
+	for _, words := range h.items {
+		verb := strings.TrimPrefix(words[1], library.Function(""))
+		batch = append(append(batch, verb, len(words)-4), arguments(words[4:])...)
+	}
+	got, err := h.w.Raw.Do(h.w.Ctx, batch...).Slice()
+	kit.OK(h.t, err)
+	var together []string
+	for _, reply := range got {
+		together = append(together, answer(reply, nil))
+	}
+	if !slices.Equal(alone, together) {
+		h.t.Errorf("%s, broken at call %d: one by one\n%q\ntogether\n%q", h.name, n, alone, together)
+	}
+	if is := h.dump(); is != after {
+		h.t.Errorf("%s, broken at call %d: the store differs: %s", h.name, n, difference(after, is))
+	}
+	return strings.Contains(alone[1], "broken on purpose")
+}
+
+func (h *history) dump() string {
+	h.t.Helper()
+	text, err := kit.Dump(h.w.Ctx, h.w.Raw, nil)
+	kit.OK(h.t, err)
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func arguments(words []string) (args []any) {
+	for _, word := range words {
+		args = append(args, word)
+	}
+	return args
+}
+
+// answer is a reply as text. An error of Lua names the script that Redis ran, which is another one.
+func answer(reply any, err error) string {
+	if refusal, ok := reply.(error); ok {
+		err = refusal
+	}
+	if err != nil && err != redis.Nil {
+		text, _, _ := strings.Cut(err.Error(), " script: ")
+		return "error " + text
+	}
+	return fmt.Sprintf("%v", reply)
+}
+
+// difference is the first line that only one of two texts has.
+func difference(a, b string) string {
+	in := strings.Split(b, "\n")
+	for line := range strings.Lines(a) {
+		if line = strings.TrimSuffix(line, "\n"); !slices.Contains(in, line) {
+			return "only one by one: " + line
+		}
+	}
+	in = strings.Split(a, "\n")
+	for line := range strings.Lines(b) {
+		if line = strings.TrimSuffix(line, "\n"); !slices.Contains(in, line) {
+			return "only together: " + line
+		}
+	}
+	return "order"
+}

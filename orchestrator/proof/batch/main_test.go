@@ -1,0 +1,10 @@
+package batch
+
+import (
+	"os"
+	"testing"
+
+	"github.com/picket-dev/picket/internal/rig/cleanup"
+)
+
+func TestMain(m *testing.M) { os.Exit(cleanup.WithTempDir(m, "pk-batch-").Run()) }

@@ -1,0 +1,39 @@
+package branches
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/proof/kit"
+)
+
+// coverBatches takes the ways of a call of several verbs, which only a library has: one is done, one
+// refuses, one breaks, and a batch finds another server.
+func coverBatches(t *testing.T, f *fixture) {
+	if f.RigStore.Memory {
+		return
+	}
+	_, err := f.Stats(f.Ctx) // the server has the library then
+	kit.OK(t, err)
+	task, name := f.MustSubmit(t, picket.TaskSpec{}), f.Store.Connection().Program().Library().Batch(false)
+	batch := func() ([]any, error) {
+		return f.Raw.FCall(f.Ctx, name, []string{kit.Meta}, "task", 1, "task_none", "no_such_verb", 0,
+			"task", 1, task.TaskID).Slice()
+	}
+	got, err := batch()
+	kit.OK(t, err)
+	for i, want := range []string{"not_found", "ERR ", ""} {
+		refusal, refused := got[i].(error)
+		if refused != (want != "") || refused && !strings.HasPrefix(refusal.Error(), want) {
+			t.Errorf("answer %d is %v, want %q", i, got[i], want)
+		}
+	}
+	was := f.Raw.HGet(f.Ctx, kit.Meta, "format").Val()
+	kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "format", "9").Err())
+	if _, err = batch(); err == nil || !strings.HasPrefix(err.Error(), "store_newer") {
+		t.Errorf("a batch on a newer store: %v", err)
+	}
+	kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "format", was).Err())
+	f.CancelAll(t)
+}

@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
+)
+
+const (
+	// mostInBatch and mostBatchBytes bound a batch, which keeps all other callers waiting.
+	mostInBatch    = 64
+	mostBatchBytes = 256 << 10
+	// largeItem is the size of a call that is sent by itself, so that nobody waits behind it.
+	largeItem = 64 << 10
+	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one,
+	// the next is written.
+	mostUnderWay = 2
+	// mostWaiting bounds the calls that wait for a batch. More are refused at once.
+	mostWaiting = 8192
+)
+
+// batchKey says which calls may be in one batch. A batch is of one namespace. Redis refuses all of a
+// batch while it is over its maxmemory, unless it is of verbs that it runs nevertheless.
+type batchKey struct {
+	namespace string
+	urgent    bool
+	allowOOM  bool
+}
+
+// batcher makes one call of Redis of the calls that come while other batches are under way. A call
+// never waits to be in a batch: if nothing is under way, it is sent at once. Each call has its own
+// answer.
+type batcher struct {
+	send func(items []*item) // answers all
+
+	mu       sync.Mutex
+	waiting  []*item // in the order in which they came
+	underWay int
+}
+
+// item is one call in a batch.
+type item struct {
+	script *script
+	args   []any
+	size   int64
+	reply  any
+	err    error
+	done   chan struct{} // closed when reply and err are set
+}
+
+func (g *scriptRunner) batcher(s *script, namespace string) *batcher {
+	key := batchKey{namespace, s.Urgent, slices.Contains(s.Flags, "allow-oom")}
+	if b, ok := g.batchers.Load(key); ok {
+		return b.(*batcher)
+	}
+	b, _ := g.batchers.LoadOrStore(key, &batcher{send: func(items []*item) { g.sendBatch(key, items) }})
+	return b.(*batcher)
+}
+
+// do makes a call and waits for its answer. If ctx ends while the call still waits for its batch, it
+// is not made; if it ends later, the outcome is unknown.
+func (b *batcher) do(ctx context.Context, s *script, args []any, size int64) (any, error) {
+	it := &item{script: s, args: args, size: size, done: make(chan struct{})}
+	if !b.add(it) {
+		return nil, Unavailable("too many calls wait for the state of record", nil)
+	}
+	select {
+	case <-it.done:
+		return it.reply, it.err
+	case <-ctx.Done():
+	}
+	if b.withdraw(it) {
+		return nil, Unavailable("the request was given up before it was sent", ctx.Err())
+	}
+	return nil, ctx.Err()
+}
+
+// add puts a call into the queue. It reports false if the queue is full.
+func (b *batcher) add(it *item) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) >= mostWaiting {
+		return false
+	}
+	b.waiting = append(b.waiting, it)
+	if b.underWay < mostUnderWay {
+		b.underWay++
+		go b.work()
+	}
+	return true
+}
+
+// withdraw takes a call out of the queue. It reports false if the call was sent before.
+func (b *batcher) withdraw(it *item) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, it)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// work sends batches until nothing waits.
+func (b *batcher) work() {
+	for {
+		items := b.next()
+		if len(items) == 0 {
+			return
+		}
+		b.send(items)
+		for _, it := range items {
+			close(it.done)
+		}
+	}
+}
+
+// next takes the next batch from the queue. If there is none, one batch fewer is under way.
+func (b *batcher) next() []*item {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, size := 0, int64(0)
+	for n < len(b.waiting) && n < mostInBatch {
+		size += b.waiting[n].size
+		if n > 0 && size > mostBatchBytes {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		b.underWay--
+		return nil
+	}
+	items := slices.Clone(b.waiting[:n])
+	b.waiting = slices.Delete(b.waiting, 0, n)
+	return items
+}
+
+// sendBatch sends calls as one and sets the outcome of each.
+func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
+	defer cancel()
+	c := g.client(key.urgent)
+	if len(items) == 1 {
+		it := items[0]
+		it.reply, it.err = g.call(ctx, c, it.script, key.namespace, it.args)
+		return
+	}
+	var args []any
+	for _, it := range items {
+		args = append(append(args, it.script.Name, len(it.args)), it.args...)
+	}
+	got, err := g.callFunction(ctx, c, g.program.Library().Batch(key.allowOOM), key.namespace, args)
+	replies, ok := got.([]any)
+	if err == nil && (!ok || len(replies) != len(items)) {
+		err = errors.Join(picket.ErrUnknown, fmt.Errorf("a batch of %d calls got %d answers", len(items), len(replies)))
+	}
+	for i, it := range items {
+		if err != nil {
+			it.err = err
+		} else if refusal, ok := replies[i].(redis.Error); ok {
+			it.err = refusal
+		} else {
+			it.reply = replies[i]
+		}
+	}
+}
