@@ -38,6 +38,7 @@ function pushes.write(tid, t, p)
   if not known[1] then
     local order = F(num(meta.order) + 1)
     meta.order = order
+    call('HSET', META, 'order', order) -- a verb without an event does not save it
     call('ZADD', K('pushes:', tid), order, p.id)
     call('ZADD', K('client-pushes:', t.client), order, member)
   elseif num(cursor) < last then
