@@ -104,6 +104,9 @@ func (x *machine) submit() {
 	case x.chance("fixes", 10):
 		s.Fixes = x.pick("fixes", x.m.ids, kit.NoTask)
 	case x.chance("client", 30):
+		if x.chance("own key", 30) {
+			by.Actor = x.clientKey()
+		}
 		x.asClient(by.Actor, &s, &ms)
 	}
 	x.submitBy(o, by, s, ms, ready)
