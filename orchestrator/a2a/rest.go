@@ -229,9 +229,7 @@ func intParam(q url.Values, name string) (*int, error) {
 func (x *exchange) restFailure(err error) error {
 	x.logUnexpected(err)
 	f := failureOf(err)
-	if f.retry > 0 {
-		x.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
-	}
+	f.setRetryAfter(x.Response().Header())
 	return x.restJSON(f.status, f.body())
 }
 
