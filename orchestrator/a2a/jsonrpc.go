@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -170,7 +171,7 @@ func serveRPC(x *exchange) error {
 		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrInvalidRequest,
 			`jsonrpc must be "2.0", and method a name`))
 	}
-	if err := x.checkVersion(); err != nil {
+	if err := cmp.Or(x.lost, x.checkVersion()); err != nil {
 		return x.rpcFailure(req.ID, err)
 	}
 	return x.callRPC(req)

@@ -222,6 +222,9 @@ type exchange struct {
 	conversationBytes int
 	// anonymous is set for a request without a key, which may only read a public card.
 	anonymous bool
+	// lost is why a peer gets nothing, whatever it asks for: its lease does not hold any more. Each binding tells it in
+	// its own form.
+	lost error
 }
 
 // isRPC reports whether the request is one of the JSON-RPC binding, which may have a slash.
@@ -236,6 +239,12 @@ func (x *exchange) open(r route) error {
 	x.namespace = cmp.Or(x.Param("namespace"), defaultNamespace)
 	if err := x.authenticate(r); err != nil {
 		return err
+	}
+	if x.isPeer() && x.engine != nil {
+		// Before anything that depends on the address or the body, so that it learns this and nothing else.
+		if x.lost = x.checkLease(x.Request().Context()); x.lost != nil {
+			return nil
+		}
 	}
 	role, ofPool := x.Param("role"), strings.Contains(r.path, "/agents/:role")
 	if ofPool {
