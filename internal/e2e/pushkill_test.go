@@ -40,8 +40,9 @@ type pushedUpdate struct {
 }
 
 func newKillingReceiver(t *testing.T) *killingReceiver {
-	r := &killingReceiver{t: t, arrived: make(chan struct{}), stopped: make(chan struct{}), answered: make(chan struct{}, 10),
-		seen: map[string]protocol.TaskState{}}
+	r := &killingReceiver{t: t, arrived: make(chan struct{}), stopped: make(chan struct{}),
+		answered: make(chan struct{}, 10),
+		seen:     map[string]protocol.TaskState{}}
 	r.server = httptest.NewServer(r)
 	t.Cleanup(r.server.Close)
 	return r
@@ -137,7 +138,8 @@ func TestPushMissesNothingAcrossKills(t *testing.T) {
 		picket.ScopeClient}, Client: &picket.ClientLimits{Roles: []string{"builder"}}})
 	endpoint := w.url + "/agents/builder/a2a/"
 	sent := w.call(client.Key.Reveal(), http.MethodPost, endpoint+"message:send", map[string]any{
-		"message": map[string]any{"messageId": "m1", "role": "ROLE_USER", "parts": []any{map[string]any{"text": "work"}}},
+		"message": map[string]any{"messageId": "m1", "role": "ROLE_USER",
+			"parts": []any{map[string]any{"text": "work"}}},
 		"configuration": map[string]any{"returnImmediately": true,
 			"taskPushNotificationConfig": map[string]any{"url": r.server.URL}},
 	})
@@ -158,7 +160,8 @@ func TestPushMissesNothingAcrossKills(t *testing.T) {
 	want = append(want, protocol.TaskStateCanceled)
 	r.killBetween(w, deliverer, func() {})
 	w.until("the configuration ends with the task", func() bool {
-		got := w.call(client.Key.Reveal(), http.MethodGet, endpoint+"tasks/"+made.Task.ID+"/pushNotificationConfigs", nil)
+		got := w.call(client.Key.Reveal(), http.MethodGet,
+			endpoint+"tasks/"+made.Task.ID+"/pushNotificationConfigs", nil)
 		return strings.Contains(string(got.body), `"configs":[]`)
 	})
 	r.expect(want, 3)
