@@ -47,6 +47,9 @@ func (x *machine) actions() []action {
 		{3, "report", live, x.report},
 		{2, "emission", live, x.emission},
 		{1, "list_as_client", always, x.listAsClient},
+		{3, "submit_to_agent", func() bool {
+			return x.openTasks() < x.most && x.m.anyTakesTasks()
+		}, x.submitToAgent},
 		{1, "reply", live, x.reply},
 		{1, "push_put", x.anyClientTask, x.putPush},
 		{1, "push_delete", x.anyPush, x.deletePush},

@@ -124,14 +124,42 @@ func (m *model) emission(h modelCredential, request, content, artifact string, a
 	return seq, nudge, ""
 }
 
+// anyTakesTasks reports whether there is an agent that takes tasks.
+func (m *model) anyTakesTasks() bool {
+	for id := range m.agents {
+		if m.takesTasks(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// instances are the agents that a client can choose: those that take tasks, or in a few cases all.
+func (x *machine) instances() []string {
+	all := slices.Sorted(maps.Keys(x.m.agents))
+	taking := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !x.m.takesTasks(id) })
+	if len(taking) == 0 || x.chance("any agent", 20) {
+		return all
+	}
+	return taking
+}
+
 // instanceLives reports whether the agent that a client has chosen still takes tasks, in the same incarnation.
 func (m *model) instanceLives(t *modelTask) bool {
 	c := t.client
 	return c.agent != "" && m.takesTasks(c.agent) && m.agents[c.agent].incarnation == c.incarnation
 }
 
-// asClient makes a drawn task one that a client submits.
-func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec) {
+// submitToAgent submits a task of a client for one agent of a pool, mostly one that takes tasks.
+func (x *machine) submitToAgent() {
+	o, by := x.once("submit")
+	s, ms, ready := x.spec()
+	x.asClient(by.Actor, &s, &ms, 100)
+	x.submitBy(o, by, s, ms, ready)
+}
+
+// asClient makes a drawn task one that a client submits. In so many of a hundred cases it is for one agent.
+func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec, forAgent int) {
 	c := modelClient{
 		key:      key,
 		context:  oneOf(x, "context", "c1", "c2"),
@@ -144,7 +172,7 @@ func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec) {
 		push := x.drawnPush("")
 		c.push = &push
 	}
-	if ids := slices.Sorted(maps.Keys(x.m.agents)); len(ids) > 0 && x.chance("instance", 40) {
+	if ids := x.instances(); len(ids) > 0 && x.chance("instance", forAgent) {
 		c.agent = oneOf(x, "instance", ids...)
 		c.incarnation = x.m.agents[c.agent].incarnation
 		if x.chance("earlier incarnation", 10) {

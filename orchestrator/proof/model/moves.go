@@ -107,7 +107,7 @@ func (x *machine) submit() {
 		if x.chance("own key", 30) {
 			by.Actor = x.clientKey()
 		}
-		x.asClient(by.Actor, &s, &ms)
+		x.asClient(by.Actor, &s, &ms, 40)
 	}
 	x.submitBy(o, by, s, ms, ready)
 }
