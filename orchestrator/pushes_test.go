@@ -201,6 +201,26 @@ func TestATaskBeginsWithAPushConfiguration(t *testing.T) {
 	})
 }
 
+// The list of a task has its configurations in the order of their creation, whatever their ids are.
+func TestPushConfigurationsAreListedOldestFirst(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.submitAs(t, "key_a", clientTask("builder", "c1"))
+		want := []string{"c", "b", "a"}
+		for _, id := range want {
+			f.putPush(t, pushTo(task.TaskID, id))
+		}
+		list, err := f.PushConfigs(f.Ctx, kit.WithKey("key_a"), task.TaskID)
+		kit.OK(t, err)
+		var got []string
+		for _, c := range list {
+			got = append(got, c.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the list is %q, want %q", got, want)
+		}
+	})
+}
+
 // One deliverer has a configuration at a time, and a claim that is over changes nothing.
 func TestOneDelivererHasAPushConfiguration(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -36,15 +36,12 @@ func answerOnce(t *testing.T, s *consoleFixture) {
 	b := s.signedInTab("/console/handoffs")
 	b.open("/console/handoffs/" + handoff)
 	b.reads("h1", "Copy the table of "+s.role())
-	if s.plain {
-		b.click(`button[name=choice][value="1"]`)
-	} else {
+	if !s.plain {
 		other.live()
 		other.fill("#answer", "live, I think")
 		b.fill("#answer", "because of the backup")
-		b.click(`button[name=choice][value="1"]`)
 	}
-	b.reads("[role=status]", "Answered.")
+	b.submits(`button[name=choice][value="1"]`, "[role=status]", "Answered.")
 	got := s.w.task(task)
 	if len(got.Answers) != 1 || got.Answers[0].Option == nil || *got.Answers[0].Option != "staging" ||
 		got.State != picket.TaskQueued {
@@ -56,11 +53,10 @@ func answerOnce(t *testing.T, s *consoleFixture) {
 		}
 		// What the other one has typed is not taken away, and there is a word.
 		other.reads(".held", "changed while you were writing")
-		other.click(`#decide button.primary`)
+		other.submits(`#decide button.primary`, "[role=alert]", "staging")
 	} else {
-		other.click(`button[name=choice][value="0"]`)
+		other.submits(`button[name=choice][value="0"]`, "[role=alert]", "staging")
 	}
-	other.reads("[role=alert]", "staging")
 	if got := s.w.task(task); len(got.Answers) != 1 {
 		t.Errorf("a second answer was taken: %+v", got.Answers)
 	}
@@ -74,8 +70,7 @@ func approve(t *testing.T, s *consoleFixture) {
 	b.reads(".diff", "under the lock")
 	b.reads("#result", "Guarded the counter")
 	b.fill("#note", "well done")
-	b.click(`#decide button.primary`)
-	b.reads("[role=status]", "Approved.")
+	b.submits(`#decide button.primary`, "[role=status]", "Approved.")
 	if got := s.w.task(task); got.State != picket.TaskCompleted || got.Review == nil ||
 		got.Review.Note != "well done" || !strings.HasPrefix(got.Review.By, "key_") {
 		t.Errorf("the task is %s, reviewed %+v", got.State, got.Review)

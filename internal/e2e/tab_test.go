@@ -136,6 +136,36 @@ func (b *tab) click(selector string) {
 	b.do(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
+// submits presses the button of a form, and waits until an element has a text. On a busy machine the store may not
+// answer within its second: the page then has status 503 and asks the person to repeat the same request. The person
+// reloads the page, which sends the form again under its number, so that it counts once.
+func (b *tab) submits(button, selector, text string) {
+	b.t.Helper()
+	shows := fmt.Sprintf(`[...document.querySelectorAll(%s)].some(e => e.innerText.includes(%s))`,
+		strconv.Quote(selector), strconv.Quote(text))
+	const unanswered = `performance.getEntriesByType("navigation")[0]?.responseStatus === 503`
+	b.leaves(func() { b.click(button) })
+	const tries = 5
+	for range tries {
+		b.until(text+", or a store that does not answer",
+			`!window.left && document.readyState === "complete" && (`+shows+` || `+unanswered+`)`)
+		if is, err := eval[bool](b, shows); err != nil || is {
+			return
+		}
+		b.leaves(func() { b.do(chromedp.Reload()) })
+	}
+	b.t.Fatalf("%s was answered with status 503 %d times; the page is %s", button, tries, b.where())
+}
+
+// leaves marks the page that an act leaves, so that it is not taken for the next one.
+func (b *tab) leaves(act func()) {
+	b.t.Helper()
+	if _, err := eval[bool](b, `window.left = true`); err != nil {
+		b.t.Fatal(err)
+	}
+	act()
+}
+
 // unfold opens the details around what a selector finds.
 func (b *tab) unfold(selector string) {
 	b.t.Helper()

@@ -97,9 +97,10 @@ var mayImport = map[string][]string{
 		"github.com/labstack/echo/v4/...", "github.com/go-json-experiment/json/..."},
 	"internal/llmstub": {"internal/sse", "github.com/go-json-experiment/json/..."}, // a scripted LLM for tests
 	"reaper":           {"picket"},
-	"reaper/webhooks": {"picket", "budget", "internal/outbound", "github.com/go-json-experiment/json/...",
-		"internal/text"},
-	"reaper/push": {"picket", "reaper/webhooks"},
+	"reaper/turns":     {"picket"},
+	"reaper/webhooks": {"picket", "budget", "reaper/turns", "internal/outbound", "internal/text",
+		"github.com/go-json-experiment/json/..."},
+	"reaper/push": {"picket", "reaper/turns", "reaper/webhooks"},
 	"client":      {"picket", "budget", "internal/sse", "internal/unixsocket", "github.com/go-json-experiment/json/..."},
 	"adapter": {"picket", "budget", "client", "adapter/agents", "adapter/process", "adapter/workspace",
 		"internal/text", "internal/files", "internal/seal",

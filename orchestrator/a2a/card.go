@@ -53,8 +53,8 @@ type costModel struct {
 
 // serveCard answers the card: that of A2A, or the flat one of RFC-001 to a client that asks for it.
 func serveCard(x *exchange) error {
-	if err := x.checkLease(x.Request().Context()); err != nil {
-		return err
+	if x.lost != nil {
+		return x.lost
 	}
 	skills, err := x.skills(x.Request().Context())
 	if err != nil {
@@ -91,9 +91,6 @@ func (x *exchange) cardVisibility() string {
 
 // extendedCard is the card that a client with a key gets. It tells more only where cards are public.
 func (x *exchange) extendedCard(ctx context.Context) (any, error) {
-	if err := x.checkLease(ctx); err != nil {
-		return nil, err
-	}
 	if !x.server.cfg.PublicCards {
 		return nil, unsupported("the card needs a key already, so there is no extended one")
 	}

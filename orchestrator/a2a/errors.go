@@ -2,11 +2,14 @@ package a2a
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
 )
@@ -20,11 +23,12 @@ type failure struct {
 	domain  string // whose reason it is
 	message string
 	facts   map[string]string // of the detail ErrorInfo
-	retry   time.Duration
+	retry   time.Duration     // when to send the request again, 0 if that would not help
 }
 
 const (
 	errorInfoType  = "type.googleapis.com/google.rpc.ErrorInfo"
+	retryInfoType  = "type.googleapis.com/google.rpc.RetryInfo"
 	protocolDomain = "a2a-protocol.org"
 	ownDomain      = "picket"
 )
@@ -103,6 +107,9 @@ func ownFailure(own *picket.Error) failure {
 	if f.status >= http.StatusInternalServerError && own.Code == picket.CodeInternal {
 		return failureOf(errors.ErrUnsupported) // without what it says
 	}
+	if f.status == http.StatusServiceUnavailable {
+		f.retry = max(f.retry, time.Second) // as everywhere else on this server
+	}
 	if own.Remedy != "" {
 		f.facts["remedy"] = own.Remedy
 	}
@@ -152,7 +159,20 @@ func (f failure) details() []any {
 	if len(f.facts) > 0 {
 		info["metadata"] = f.facts
 	}
+	if after := f.retryAfter(); after > 0 {
+		return []any{info, map[string]any{"@type": retryInfoType, "retryDelay": fmt.Sprintf("%ds", after)}}
+	}
 	return []any{info}
+}
+
+// retryAfter is in whole seconds, rounded up.
+func (f failure) retryAfter() int { return int((f.retry + time.Second - 1) / time.Second) }
+
+// setRetryAfter tells in the header when to send the request again.
+func (f failure) setRetryAfter(h http.Header) {
+	if after := f.retryAfter(); after > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(after))
+	}
 }
 
 // body is the error as the HTTP+JSON binding tells it.

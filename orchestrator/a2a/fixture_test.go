@@ -41,6 +41,8 @@ type fixture struct {
 	client string // a client key that may use builder
 	other  string // one that may use both pools
 	person string // an operator key
+	// pushStepped has an entry after a deliverer of the fixture has advanced a push configuration.
+	pushStepped chan struct{}
 }
 
 // onBothStores runs a test against the in-process store and against a real redis-server.
@@ -85,7 +87,7 @@ func newFixtureIn(t testing.TB, s rig.Store, witness string, change ...func(*a2a
 		}})
 	must(t, err)
 	f := &fixture{Engine: store.Engine("default"), t: t, store: store, url: "http://" + l.Addr().String(),
-		http: &http.Client{Transport: &http.Transport{}}}
+		http: &http.Client{Transport: &http.Transport{}}, pushStepped: make(chan struct{}, 1)}
 	cfg := a2a.Config{PublicURL: f.url, Pools: pools(), Admit: control.Admit, Engine: store.Engine,
 		Leases: rig.Sealer()}
 	for _, c := range change {

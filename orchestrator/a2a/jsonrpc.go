@@ -2,6 +2,7 @@ package a2a
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"fmt"
@@ -170,7 +171,7 @@ func serveRPC(x *exchange) error {
 		return x.rpcFailure(req.ID, protocol.NewError(protocol.ErrInvalidRequest,
 			`jsonrpc must be "2.0", and method a name`))
 	}
-	if err := x.checkVersion(); err != nil {
+	if err := cmp.Or(x.lost, x.checkVersion()); err != nil {
 		return x.rpcFailure(req.ID, err)
 	}
 	return x.callRPC(req)
@@ -198,7 +199,7 @@ func (x *exchange) callRPC(req rpcRequest) error {
 	id := req.ID // the stream holds nothing else of the request
 	return x.send(ctx, s, func(ev protocol.Event, err error) any {
 		if err != nil {
-			return rpcError(id, err)
+			return rpcError(id, failureOf(err))
 		}
 		return rpcResult(id, protocol.StreamResponse{Event: ev})
 	})
@@ -222,8 +223,8 @@ func rpcResult(id stdjson.RawMessage, result any) map[string]any {
 	return map[string]any{"jsonrpc": "2.0", "id": orNull(id), "result": result}
 }
 
-func rpcError(id stdjson.RawMessage, err error) map[string]any {
-	return map[string]any{"jsonrpc": "2.0", "id": orNull(id), "error": failureOf(err).rpc()}
+func rpcError(id stdjson.RawMessage, f failure) map[string]any {
+	return map[string]any{"jsonrpc": "2.0", "id": orNull(id), "error": f.rpc()}
 }
 
 func orNull(id stdjson.RawMessage) stdjson.RawMessage {
@@ -236,7 +237,17 @@ func orNull(id stdjson.RawMessage) stdjson.RawMessage {
 // rpcFailure answers an error of JSON-RPC, which has the status 200.
 func (x *exchange) rpcFailure(id stdjson.RawMessage, err error) error {
 	x.logUnexpected(err)
-	return x.JSON(http.StatusOK, rpcError(id, err))
+	f := failureOf(err)
+	f.setRetryAfter(x.Response().Header())
+	return x.JSON(http.StatusOK, rpcError(id, f))
+}
+
+// refuseRate answers a client of the JSON-RPC binding that sends too many requests. Its request is not read, so the
+// answer has no id. The status is that of HTTP, which proxies and libraries know.
+func (x *exchange) refuseRate(err error) error {
+	f := failureOf(err)
+	f.setRetryAfter(x.Response().Header())
+	return x.JSON(f.status, rpcError(nil, f))
 }
 
 // supportedVersion is this version of the protocol, with any patch number, which does not count.

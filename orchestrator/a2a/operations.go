@@ -11,6 +11,7 @@ import (
 	"mime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
@@ -199,16 +200,12 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	if err != nil {
 		return picket.Task{}, err
 	}
-	contextID := m.ContextID
-	if contextID == "" {
-		contextID = "context_" + ulid.Make().String()
-	}
 	spec := pool.Task
 	spec.Role, spec.Title, spec.Input = pool.Role, cmp.Or(s.title, titleOf(m.Parts)), input
 	closed := x.checkTakesTasks()
 	spec.Client = &picket.ClientTask{
 		Role:         pool.Role,
-		ContextID:    contextID,
+		ContextID:    cmp.Or(m.ContextID, x.newContext(s.taskID)),
 		MessageID:    m.ID,
 		TaskID:       s.taskID,
 		TakesMessage: s.takesMessage,
@@ -236,6 +233,16 @@ func (x *exchange) submitAs(ctx context.Context, pool *Pool, m *protocol.Message
 	}
 	t, err := x.engine.Submit(ctx, by, spec)
 	return t, unlessClosed(s.refusal(err), closed)
+}
+
+// newContext is the id of a context that begins with a task. If the client chose the id of the task, it is made of that
+// id, so that a repeated request has the same one.
+func (x *exchange) newContext(taskID string) string {
+	id := ulid.Make().String()
+	if taskID != "" {
+		id = strings.TrimPrefix(orchestrator.ClientTaskID(x.who.KeyID, taskID), "task_")
+	}
+	return "context_" + id
 }
 
 // continueTask gives a message to a task: as the answer to its question, or as something to read. The push

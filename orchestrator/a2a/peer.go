@@ -117,12 +117,9 @@ func (x *exchange) checkPeer(ctx context.Context, taskID string) error {
 	return err
 }
 
-// checkLease refuses a peer whose lease does not hold any more. Operations that read more than one task, or none, need
-// it.
+// checkLease refuses a peer whose lease does not hold any more. Each request of a peer begins with it, and what the
+// request does is fenced again.
 func (x *exchange) checkLease(ctx context.Context) error {
-	if !x.isPeer() {
-		return nil
-	}
 	_, err := x.engine.AgentContext(ctx, x.held)
 	return err
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/a2a"
 	"github.com/picket-dev/picket/reaper/push"
 	"github.com/picket-dev/picket/reaper/webhooks"
@@ -122,7 +123,8 @@ func withPush(t *testing.T, receivers ...*receiver) (*webhooks.Sender, func(*a2a
 // deliver runs a deliverer until stop is called.
 func (f *fixture) deliver(sender push.Poster, change ...func(*push.Config)) (stop func()) {
 	f.t.Helper()
-	cfg := push.Config{Queues: map[string]push.Queue{"default": f.Engine}, Sender: sender, Render: a2a.PushBody,
+	queue := push.Queue(&steppedQueue{f.Engine, f.pushStepped})
+	cfg := push.Config{Queues: map[string]push.Queue{"default": queue}, Sender: sender, Render: a2a.PushBody,
 		ContentType: a2a.PushContentType, Log: slog.New(slog.DiscardHandler),
 		Jitter: func(most time.Duration) time.Duration { return 0 }}
 	for _, c := range change {
@@ -139,6 +141,21 @@ func (f *fixture) deliver(sender push.Poster, change ...func(*push.Config)) (sto
 	})
 	f.t.Cleanup(stop)
 	return stop
+}
+
+// steppedQueue tells after each step of a deliverer that it was taken.
+type steppedQueue struct {
+	*orchestrator.Engine
+	stepped chan struct{}
+}
+
+func (q *steppedQueue) AdvancePush(ctx context.Context, s picket.PushStep) (picket.PushState, error) {
+	state, err := q.Engine.AdvancePush(ctx, s)
+	select {
+	case q.stepped <- struct{}{}:
+	default: // one entry is enough: who reads it looks at all configurations
+	}
+	return state, err
 }
 
 // pushOnBothStores runs a test with a receiver and a running deliverer against both stores.
@@ -218,17 +235,22 @@ func checkNotification(t *testing.T, n notification, task *protocol.Task) {
 	}
 }
 
-// awaitNoPush waits until a task has no push configuration.
+// awaitNoPush waits until a task has no push configuration. It looks after each step of the deliverers.
 func (f *fixture) awaitNoPush(t *testing.T, c *a2aclient.Client, task protocol.TaskID) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(5 * time.Millisecond) {
+	for late := time.After(20 * time.Second); ; {
 		list, err := c.ListTaskPushConfigs(t.Context(), &protocol.ListTaskPushConfigRequest{TaskID: task})
 		must(t, err)
 		if len(list) == 0 {
 			return
 		}
+		select {
+		case <-f.pushStepped:
+		case <-late:
+			t.Error("the task keeps its push configuration")
+			return
+		}
 	}
-	t.Error("the task keeps its push configuration")
 }
 
 // Another client finds no task to configure, the sixth configuration is refused, and a message that is sent again sets

@@ -56,16 +56,19 @@ func serveREST(x *exchange) error {
 	if path == "" && x.Request().Method == http.MethodPost {
 		return serveRPC(x)
 	}
-	if path == "tasks" && x.Request().Method == http.MethodPost {
+	isSubmission := path == "tasks" && x.Request().Method == http.MethodPost
+	isMessage := path == "messages" && x.Request().Method == http.MethodPost
+	switch {
+	case x.lost != nil && (isSubmission || isMessage):
+		return x.lost
+	case x.lost != nil:
+		return x.restFailure(x.lost)
+	case isSubmission:
 		return conflictOfID(x.submitTask(x.Request().Context()))
-	}
-	if path == "messages" && x.Request().Method == http.MethodPost {
+	case isMessage:
 		return conflictOfID(x.sendToAgent(x.Request().Context()))
 	}
 	if path == "health" && x.Request().Method == http.MethodGet && x.instance != nil {
-		if err := x.checkLease(x.Request().Context()); err != nil {
-			return x.restFailure(err)
-		}
 		health, status := x.instanceHealth()
 		return x.JSON(status, health)
 	}
@@ -229,9 +232,7 @@ func intParam(q url.Values, name string) (*int, error) {
 func (x *exchange) restFailure(err error) error {
 	x.logUnexpected(err)
 	f := failureOf(err)
-	if f.retry > 0 {
-		x.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int((f.retry+time.Second-1)/time.Second)))
-	}
+	f.setRetryAfter(x.Response().Header())
 	return x.restJSON(f.status, f.body())
 }
 

@@ -116,17 +116,9 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 			}
 			return owners
 		}},
-		"a superseded peer": {"Authorization: Bearer " + superseded, func(route string, _ int, _ bool) int {
-			switch {
-			case aboutPush(route):
-				return 400
-			case aboutTask(route):
-				return 404 // it is not a subtask of its own
-			}
-			return 412
-		}},
-		"a forged lease": {"Authorization: Bearer " + live[:len(live)-2] + "AA", always(401)},
-		"an adapter":     {"Authorization: Bearer " + adapters, always(403)},
+		"a superseded peer": {"Authorization: Bearer " + superseded, always(412)},
+		"a forged lease":    {"Authorization: Bearer " + live[:len(live)-2] + "AA", always(401)},
+		"an adapter":        {"Authorization: Bearer " + adapters, always(403)},
 		"an agent session": {"Authorization: Bearer " + picket.SessionCapabilityPrefix + "default." +
 			ulid.Make().String() + ".x", always(403)},
 	}
@@ -153,6 +145,31 @@ func TestAuthMatrixOfEndpoints(t *testing.T) {
 	}
 	if checked < 6*len(rights)*len(credentials) {
 		t.Errorf("only %d cells", checked)
+	}
+}
+
+// A peer whose lease is superseded learns that, and not whether there is a task, an agent or a pool.
+func TestASupersededPeerLearnsNothingElse(t *testing.T) {
+	f, _ := withRoutes(t)
+	f.register(t, "one", "builder")
+	exists := f.clientTask(t, "one")
+	live, superseded := f.peers(t)
+	for _, id := range []string{exists, "task_" + ulid.Make().String(), "no id at all"} {
+		for _, at := range []string{"", "/agents/builder", "/agents/none", "/agents/tester", "/n/other", "/n/none",
+			"/agents/builder/instances/one", "/agents/builder/instances/none"} {
+			for route := range rights {
+				got, said := f.tryRoute(t, at, route, strings.ReplaceAll(id, " ", "%20"),
+					"Authorization: Bearer "+superseded)
+				if got != http.StatusPreconditionFailed {
+					t.Errorf("%s at %q about %q: %d, want 412: %s", route, at, id, got, said)
+				}
+			}
+		}
+	}
+	for _, at := range []string{"/agents/none", "/n/other", "/agents/builder/instances/none"} {
+		if got, said := f.tryRoute(t, at, "GET /a2a/tasks", "", "Authorization: Bearer "+live); got != 404 {
+			t.Errorf("a live peer at %s: %d %s", at, got, said)
+		}
 	}
 }
 

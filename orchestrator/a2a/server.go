@@ -145,7 +145,9 @@ func (s *Server) Mount(e *echo.Echo) {
 			c.Response().Header().Set(echo.HeaderXContentTypeOptions, "nosniff")
 			c.Response().Header().Set(echo.HeaderCacheControl, "no-store") // a card may be kept
 			x := &exchange{Context: c, server: s}
-			if err := x.open(r); err != nil {
+			if err := x.open(r); errors.Is(err, picket.CodeRateLimited) && x.isRPC() {
+				return x.refuseRate(err)
+			} else if err != nil {
 				return err
 			}
 			return r.handle(x)
@@ -220,6 +222,15 @@ type exchange struct {
 	conversationBytes int
 	// anonymous is set for a request without a key, which may only read a public card.
 	anonymous bool
+	// lost is why a peer gets nothing, whatever it asks for: its lease does not hold any more. Each binding tells it in
+	// its own form.
+	lost error
+}
+
+// isRPC reports whether the request is one of the JSON-RPC binding, which may have a slash.
+func (x *exchange) isRPC() bool {
+	return x.Request().Method == http.MethodPost && (strings.HasSuffix(x.Path(), "/a2a") || x.Param("*") == "" &&
+		strings.HasSuffix(x.Path(), "/a2a/*"))
 }
 
 // open finds the endpoint and authenticates the client. An endpoint that does not exist, that the key may not use or
@@ -228,6 +239,12 @@ func (x *exchange) open(r route) error {
 	x.namespace = cmp.Or(x.Param("namespace"), defaultNamespace)
 	if err := x.authenticate(r); err != nil {
 		return err
+	}
+	if x.isPeer() && x.engine != nil {
+		// Before anything that depends on the address or the body, so that it learns this and nothing else.
+		if x.lost = x.checkLease(x.Request().Context()); x.lost != nil {
+			return nil
+		}
 	}
 	role, ofPool := x.Param("role"), strings.Contains(r.path, "/agents/:role")
 	if ofPool {

@@ -12,11 +12,11 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/reaper/turns"
 	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
@@ -76,14 +76,16 @@ func New(cfg Config) (*Deliverer, error) {
 func (d *Deliverer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for namespace, queue := range d.cfg.Queues {
-		l := &namespaceLoop{
+		n := &namespaceTurns{
 			d:     d,
 			queue: queue,
 			log:   d.cfg.Log.With("namespace", namespace),
-			free:  make(chan struct{}, d.cfg.Turns),
+			slots: make(chan struct{}, d.cfg.Turns),
 			open:  map[string]int{},
 		}
-		wg.Go(func() { l.run(ctx) })
+		loop := &turns.Loop[picket.PushTurn]{Take: n.take, Serve: n.serve, Slots: n.slots,
+			Subject: "push notifications", Log: n.log}
+		wg.Go(func() { loop.Run(ctx) })
 	}
 	wg.Wait()
 	return nil
@@ -92,22 +94,16 @@ func (d *Deliverer) Run(ctx context.Context) error {
 const (
 	// maxWait is how long one look for a configuration waits.
 	maxWait = time.Minute
-	// storeRetryDelay is how long a store that does not answer is left alone.
-	storeRetryDelay = time.Second
-	// storeTimeout bounds a step, and a claim while the deliverer stops.
-	storeTimeout = 2 * time.Second
 	// clientDelay is how long a configuration waits at least whose client has its share of the turns.
 	clientDelay = 3 * time.Second
 )
 
-// namespaceLoop is one namespace.
-type namespaceLoop struct {
+// namespaceTurns are the turns of one namespace.
+type namespaceTurns struct {
 	d     *Deliverer
 	queue Queue
 	log   *slog.Logger
-	free  chan struct{} // has an entry for each turn that is under way
-
-	failing picket.Code // of the store; empty while it answers
+	slots chan struct{} // has an entry for each turn that is under way
 
 	mu   sync.Mutex
 	open map[string]int // how many turns each client has
@@ -115,116 +111,45 @@ type namespaceLoop struct {
 
 // enter counts a turn of a client. It returns false if the client has to wait: while more than half of the turns are
 // taken, each client has at most an eighth of them. So one client cannot hold up the others.
-func (l *namespaceLoop) enter(client string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if turns := cap(l.free); len(l.free) > turns/2 && l.open[client] >= max(turns/8, 1) {
+func (n *namespaceTurns) enter(client string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if most := cap(n.slots); len(n.slots) > most/2 && n.open[client] >= max(most/8, 1) {
 		return false
 	}
-	l.open[client]++
+	n.open[client]++
 	return true
 }
 
 // leave ends a turn of a client.
-func (l *namespaceLoop) leave(client string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[client]--; l.open[client] == 0 {
-		delete(l.open, client)
+func (n *namespaceTurns) leave(client string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.open[client]--; n.open[client] == 0 {
+		delete(n.open, client)
 	}
 }
 
-// run claims what is due, and serves each configuration in a goroutine of its own.
-func (l *namespaceLoop) run(ctx context.Context) {
-	var turns sync.WaitGroup
-	defer turns.Wait()
-	begin := func(turn picket.PushTurn) {
-		turns.Go(func() {
-			defer func() { <-l.free }()
-			t := &turnServer{namespaceLoop: l, turn: turn, position: turn.Cursor}
-			if !l.enter(turn.Client) {
-				t.release(ctx, clientDelay+rand.N(clientDelay))
-				return
-			}
-			defer l.leave(turn.Client)
-			t.serve(ctx)
-		})
+// take waits for a configuration that has something to send. The last look does not wait.
+func (n *namespaceTurns) take(ctx context.Context, c turns.Claim, stopping bool) (picket.PushTurn, bool, error) {
+	wait := maxWait
+	if stopping {
+		wait = 0
 	}
-	claim, asked := "", time.Time{} // the claim whose reply was lost, and when it was first asked for
-	for l.acquire(ctx) {
-		if claim == "" {
-			claim, asked = newClaim(), time.Time{}
-		}
-		began := time.Now()
-		turn, err := l.queue.TakePushTurn(ctx, claim, maxWait)
-		if l.logChange(ctx, err); err != nil {
-			<-l.free
-			asked = cmp.Or(asked, began)
-			sleep(ctx, storeRetryDelay)
-			continue // with the same claim: the store may have made it
-		}
-		claim = ""
-		if turn.ID == "" {
-			<-l.free
-			continue
-		}
-		turn.HeldSince = cmp.Or(asked, turn.HeldSince)
-		begin(turn)
+	turn, err := n.queue.TakePushTurn(ctx, c.ID, wait)
+	return turn, turn.ID != "", err
+}
+
+// serve serves a configuration, unless its client has its share of the turns.
+func (n *namespaceTurns) serve(ctx context.Context, turn picket.PushTurn, c turns.Claim) {
+	if c.Repeated { // the store may have made the claim when it was asked for the first time
+		turn.HeldSince = c.Since
 	}
-	if claim == "" {
+	t := &turnServer{namespaceTurns: n, turn: turn, position: turn.Cursor}
+	if !n.enter(turn.Client) {
+		t.release(ctx, clientDelay+rand.N(clientDelay))
 		return
 	}
-	// The last reply was lost, or cut off. If the store made the claim, it is given back.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
-	if turn, err := l.queue.TakePushTurn(last, claim, 0); err == nil && turn.ID != "" {
-		l.free <- struct{}{}
-		begin(turn)
-	}
-}
-
-// acquire waits for a free turn. It returns false when the deliverer is to stop.
-func (l *namespaceLoop) acquire(ctx context.Context) bool {
-	select {
-	case l.free <- struct{}{}:
-		if ctx.Err() == nil {
-			return true
-		}
-		<-l.free
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// logChange logs when the store begins to fail and when it answers again, and not every failure.
-func (l *namespaceLoop) logChange(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // stopping; the error says only that
-	}
-	var code picket.Code
-	if err != nil {
-		code = picket.CodeOf(err)
-	}
-	if code == l.failing {
-		return
-	}
-	l.failing = code
-	if err != nil {
-		l.log.Warn("push notifications cannot be served, will be tried again", "code", string(code), "err", err)
-		return
-	}
-	l.log.Info("push notifications are served again")
-}
-
-func newClaim() string {
-	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	defer n.leave(turn.Client)
+	t.serve(ctx)
 }

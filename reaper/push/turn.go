@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/reaper/turns"
 	"github.com/picket-dev/picket/reaper/webhooks"
 )
 
@@ -19,7 +20,7 @@ const (
 )
 
 // sendTime is how long one request and the step after it can take. A claim that ends sooner is given back instead.
-const sendTime = 15*time.Second + storeTimeout
+const sendTime = 15*time.Second + turns.StoreTimeout
 
 // maxTurn is how long a configuration is served while others wait. Then it goes behind them.
 const maxTurn = 5 * time.Second
@@ -27,12 +28,9 @@ const maxTurn = 5 * time.Second
 // tokenHeader carries the token of a configuration.
 const tokenHeader = "X-A2A-Notification-Token"
 
-// errStopping is why a request was cut off.
-var errStopping = errors.New("the server is stopping")
-
 // turnServer is a configuration while this deliverer has it.
 type turnServer struct {
-	*namespaceLoop
+	*namespaceTurns
 	turn     picket.PushTurn
 	position int64 // the cursor in the store
 }
@@ -77,13 +75,8 @@ func (t *turnServer) deliver(ctx context.Context, task picket.Task, u picket.Tas
 	if body == nil {
 		return t.advance(ctx, picket.PushStep{To: u.Seq, Outcome: picket.PushTaken})
 	}
-	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() {
-		sleep(sending, t.d.cfg.Grace)
-		cancel(errStopping)
-	})
-	defer stop()
+	sending, done := turns.WithGrace(ctx, t.d.cfg.Grace)
+	defer done()
 	d := t.d.cfg.Sender.Post(sending, t.message(u, body))
 	switch {
 	case d.Outcome == picket.WebhookTaken:
@@ -92,7 +85,7 @@ func (t *turnServer) deliver(ctx context.Context, task picket.Task, u picket.Tas
 			t.turn.Failures = 0
 		}
 		return t.advance(ctx, picket.PushStep{To: u.Seq, Outcome: picket.PushTaken})
-	case d.Outcome == picket.WebhookFailed && errors.Is(context.Cause(sending), errStopping):
+	case d.Outcome == picket.WebhookFailed && errors.Is(context.Cause(sending), turns.ErrStopping):
 		t.release(ctx, 0) // it may have arrived; it will be sent again
 	default:
 		t.postpone(ctx, d)
@@ -145,7 +138,7 @@ func (t *turnServer) advance(ctx context.Context, s picket.PushStep) bool {
 	s.TaskID, s.ID, s.TurnID, s.From = t.turn.TaskID, t.turn.ID, t.turn.TurnID, t.position
 	began := time.Now() // a repeat of a step that was taken prolongs nothing
 	for {
-		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), turns.StoreTimeout)
 		state, err := t.queue.AdvancePush(asked, s)
 		cancel()
 		switch {
@@ -158,7 +151,7 @@ func (t *turnServer) advance(ctx context.Context, s picket.PushStep) bool {
 		case !picket.CodeOf(err).Retryable() || !t.hasTimeLeft() || ctx.Err() != nil:
 			return false
 		}
-		sleep(ctx, storeRetryDelay/4)
+		turns.Sleep(ctx, turns.RetryDelay/4)
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/reaper/turns"
 )
 
 // Queue is a namespace as a deliverer sees it.
@@ -77,136 +77,69 @@ func New(cfg Config) (*Deliverer, error) {
 func (d *Deliverer) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for namespace, queue := range d.cfg.Queues {
-		l := &namespaceLoop{
+		n := &namespaceTurns{
 			d:         d,
 			queue:     queue,
 			log:       d.cfg.Log.With("namespace", namespace),
 			turnEnded: make(chan struct{}, 1),
 		}
-		wg.Go(func() { l.run(ctx) })
+		loop := &turns.Loop[picket.WebhookTurn]{Take: n.take, Serve: n.serve, Idle: n.idle, Subject: "webhooks",
+			Log: n.log}
+		wg.Go(func() { loop.Run(ctx) })
 	}
 	wg.Wait()
 	d.cfg.Sender.Close()
 	return nil
 }
 
-// namespaceLoop is one namespace.
-type namespaceLoop struct {
+// namespaceTurns are the turns of one namespace.
+type namespaceTurns struct {
 	d         *Deliverer
 	queue     Queue
 	log       *slog.Logger
 	turnEnded chan struct{} // a turn is over: there may be more for its target
-
-	failing picket.Code // of the store; empty while it goes well
 }
 
-// storeRetryDelay is how long a store that does not answer is left alone.
-const storeRetryDelay = time.Second
-
-// run claims what there is to claim, one goroutine a target, and sleeps until
-// one is due, something happens, or a turn is over.
-func (l *namespaceLoop) run(ctx context.Context) {
-	var turns sync.WaitGroup
-	defer turns.Wait()
-	begin := func(turn picket.WebhookTurn, held time.Time) {
-		turns.Go(func() {
-			(&targetTurn{namespaceLoop: l, turn: turn, heldSince: held, position: parseCursor(turn.Webhook)}).serve(ctx)
-			select {
-			case l.turnEnded <- struct{}{}:
-			default:
-			}
-		})
-	}
-	var claim string
-	var began time.Time
-	for ctx.Err() == nil {
-		if claim == "" {
-			claim, began = newTurnID(), time.Now()
-		}
-		turn, err := l.takeTurn(ctx, claim)
-		if l.logChange(ctx, err); err != nil {
-			sleep(ctx, storeRetryDelay)
-			continue // with the same claim, from when it was first asked for: the reply may have been lost
-		}
-		claim = ""
-		if turn.WebhookID == "" {
-			l.wait(ctx, turn)
-			continue
-		}
-		begin(turn, began)
-	}
-	if claim == "" {
-		return
-	}
-	// The last reply was lost. If the store made the claim, it is given back.
-	if turn, err := l.takeTurn(ctx, claim); err == nil && turn.WebhookID != "" {
-		begin(turn, began)
-	}
-}
-
-// takeTurn asks the store for a target. It waits for the reply also while the
+// take asks the store for a target. It waits for the reply also while the
 // deliverer stops: a claim without a reply would keep its target from the other
 // deliverers until it expires.
-func (l *namespaceLoop) takeTurn(ctx context.Context, id string) (picket.WebhookTurn, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+func (n *namespaceTurns) take(ctx context.Context, c turns.Claim, _ bool) (picket.WebhookTurn, bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), turns.StoreTimeout)
 	defer cancel()
-	return l.queue.TakeWebhookTurn(ctx, id)
+	turn, err := n.queue.TakeWebhookTurn(ctx, c.ID)
+	return turn, turn.WebhookID != "", err
 }
 
-// wait sleeps until a target is due or there is news.
-func (l *namespaceLoop) wait(ctx context.Context, turn picket.WebhookTurn) {
+// serve serves a target, and then wakes the loop.
+func (n *namespaceTurns) serve(ctx context.Context, turn picket.WebhookTurn, c turns.Claim) {
+	(&targetTurn{namespaceTurns: n, turn: turn, heldSince: c.Since, position: parseCursor(turn.Webhook)}).serve(ctx)
+	select {
+	case n.turnEnded <- struct{}{}:
+	default:
+	}
+}
+
+// idle sleeps until a target is due, something happens, or a turn is over.
+func (n *namespaceTurns) idle(ctx context.Context, none picket.WebhookTurn) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if turn.Wait > 0 {
-		timer := time.AfterFunc(turn.Wait, cancel)
+	if none.Wait > 0 {
+		timer := time.AfterFunc(none.Wait, cancel)
 		defer timer.Stop()
 	}
 	told := make(chan error, 1)
-	go func() { told <- l.queue.Tail(waiting, turn.Seq) }()
+	go func() { told <- n.queue.Tail(waiting, none.Seq) }()
 	select {
-	case <-l.turnEnded:
+	case <-n.turnEnded:
 		cancel()
 		<-told
 	case err := <-told:
 		switch {
 		case err == nil:
-			sleep(ctx, l.d.cfg.Gather)
+			turns.Sleep(ctx, n.d.cfg.Gather)
 		case waiting.Err() == nil:
-			l.logChange(ctx, err)
-			sleep(ctx, storeRetryDelay)
+			return err
 		}
 	}
-}
-
-// logChange logs a change between going well and failing, not every failure.
-func (l *namespaceLoop) logChange(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // stopping; the error says only that
-	}
-	var code picket.Code
-	if err != nil {
-		code = picket.CodeOf(err)
-	}
-	if code == l.failing {
-		return
-	}
-	l.failing = code
-	if err != nil {
-		l.log.Warn("webhooks cannot be served, will be tried again", "code", string(code), "err", err)
-		return
-	}
-	l.log.Info("webhooks are served again")
-}
-
-func newTurnID() string {
-	return strconv.FormatUint(rand.Uint64(), 36) + strconv.FormatUint(rand.Uint64(), 36)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	return nil
 }

@@ -8,22 +8,19 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/reaper/turns"
 )
 
 // Bounds of a turn.
 const (
-	pageSize     = 100
-	firstDelay   = time.Second
-	maxDelay     = 5 * time.Minute
-	storeTimeout = 2 * time.Second // of a step while the deliverer stops
+	pageSize   = 100
+	firstDelay = time.Second
+	maxDelay   = 5 * time.Minute
 )
-
-// errStopping is why a request was cut off.
-var errStopping = errors.New("the server is stopping")
 
 // targetTurn is a target while this deliverer has it.
 type targetTurn struct {
-	*namespaceLoop
+	*namespaceTurns
 	turn      picket.WebhookTurn
 	heldSince time.Time // the claim lasts from then on
 	position  int64     // the target's position in the store
@@ -61,7 +58,7 @@ func (t *targetTurn) serve(ctx context.Context) {
 			}
 			continue
 		case err != nil:
-			sleep(ctx, storeRetryDelay)
+			turns.Sleep(ctx, turns.RetryDelay)
 			continue // until the claim is too old
 		}
 		for _, ev := range page.Events {
@@ -89,7 +86,7 @@ func (t *targetTurn) isFor(ev picket.Event) bool {
 // hasTimeLeft reports whether a request can be made and its outcome written while the
 // claim lasts. A process that was stopped for a while finds that it cannot.
 func (t *targetTurn) hasTimeLeft() bool {
-	return time.Since(t.heldSince) < picket.WebhookTurnTTL-t.d.cfg.Sender.cfg.Timeout-storeTimeout
+	return time.Since(t.heldSince) < picket.WebhookTurnTTL-t.d.cfg.Sender.cfg.Timeout-turns.StoreTimeout
 }
 
 // send posts one event. It returns false when the turn is over.
@@ -98,15 +95,10 @@ func (t *targetTurn) send(ctx context.Context, ev picket.Event) bool {
 		t.release(ctx, t.position)
 		return false
 	}
-	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() {
-		sleep(sending, t.d.cfg.Grace)
-		cancel(errStopping)
-	})
-	defer stop()
+	sending, done := turns.WithGrace(ctx, t.d.cfg.Grace)
+	defer done()
 	d := t.d.cfg.Sender.Send(sending, t.turn.WebhookTarget, ev)
-	if d.Outcome == picket.WebhookFailed && errors.Is(context.Cause(sending), errStopping) {
+	if d.Outcome == picket.WebhookFailed && errors.Is(context.Cause(sending), turns.ErrStopping) {
 		t.release(ctx, t.position) // it may have arrived; it will be sent again
 		return false
 	}
@@ -167,7 +159,7 @@ func (t *targetTurn) advance(ctx context.Context, s picket.WebhookStep) bool {
 	s.WebhookID, s.TurnID, s.From = t.turn.WebhookID, t.turn.TurnID, t.position
 	began := time.Now() // a repeat of a step that was taken prolongs nothing
 	for {
-		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		asked, cancel := context.WithTimeout(context.WithoutCancel(ctx), turns.StoreTimeout)
 		state, err := t.queue.AdvanceWebhook(asked, s)
 		cancel()
 		if err == nil {
@@ -181,6 +173,6 @@ func (t *targetTurn) advance(ctx context.Context, s picket.WebhookStep) bool {
 		if !picket.CodeOf(err).Retryable() || !t.hasTimeLeft() || ctx.Err() != nil {
 			return false
 		}
-		sleep(ctx, storeRetryDelay/4)
+		turns.Sleep(ctx, turns.RetryDelay/4)
 	}
 }

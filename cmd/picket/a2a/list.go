@@ -88,16 +88,32 @@ func printTasks(w, notes io.Writer, format string, tasks []*protocol.Task, more 
 	if more {
 		defer fmt.Fprintf(notes, "%d shown, there are more: raise --limit\n", len(tasks))
 	}
-	table := format == "table" || format == "wide"
-	if table && len(tasks) == 0 {
-		fmt.Fprintln(notes, "no such tasks")
+	return taskList.print(w, notes, format, tasks)
+}
+
+var taskList = recordList[*protocol.Task]{none: "no such tasks", one: "a task", columns: taskColumns,
+	name: func(t *protocol.Task) string { return string(t.ID) }}
+
+// recordList shows a list of what an agent has sent.
+type recordList[T any] struct {
+	none    string // what a table without rows says
+	one     string // one of them, in an error
+	columns []term.Column[T]
+	name    func(T) string
+}
+
+// print shows a list in a format. JSON and YAML have the records as the agent sent them.
+func (l recordList[T]) print(w, notes io.Writer, format string, list []T) error {
+	if (format == "table" || format == "wide") && len(list) == 0 {
+		fmt.Fprintln(notes, l.none)
 		return nil
 	}
 	raws := []jsontext.Value{}
-	for _, t := range tasks {
-		raw, err := stdjson.Marshal(t)
+	for _, r := range list {
+		raw, err := stdjson.Marshal(r)
 		if err != nil {
-			return agentclient.NotA2A("a task of the agent cannot be written as JSON: %s", agentclient.Excerpt(err.Error()))
+			return agentclient.NotA2A("%s of the agent cannot be written as JSON: %s", l.one,
+				agentclient.Excerpt(err.Error()))
 		}
 		raws = append(raws, raw)
 	}
@@ -108,7 +124,5 @@ func printTasks(w, notes io.Writer, format string, tasks []*protocol.Task, more 
 		}
 		return term.PrintValue(w, format, raw)
 	}
-	return term.PrintList(w, format, tasks, raws, taskColumns, func(t *protocol.Task) string {
-		return term.OneLine(string(t.ID))
-	})
+	return term.PrintList(w, format, list, raws, l.columns, func(r T) string { return term.OneLine(l.name(r)) })
 }

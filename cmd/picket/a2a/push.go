@@ -2,13 +2,11 @@ package a2a
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"fmt"
 	"io"
 	"os"
 
 	protocol "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/picket-dev/picket"
@@ -43,7 +41,7 @@ func newPushAdd() *cobra.Command {
 		if err != nil {
 			return a.Explain(err)
 		}
-		return printPushes(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
+		return pushList.print(cmd.OutOrStdout(), io.Discard, format, []*protocol.PushConfig{made})
 	})
 	c.Example = "  picket a2a push add builder task_01… --to https://hooks.example.com/picket --secret-env HOOK_SECRET"
 	f := c.Flags()
@@ -105,7 +103,7 @@ func newPushList() *cobra.Command {
 			if err != nil {
 				return a.Explain(err)
 			}
-			return printPushes(w, term.NotesWriter(cmd, w), format, list)
+			return pushList.print(w, term.NotesWriter(cmd, w), format, list)
 		})
 	})
 	c.Aliases = []string{"ls"}
@@ -135,27 +133,5 @@ var pushColumns = []term.Column[*protocol.PushConfig]{
 	{Head: "URL", Cell: func(c *protocol.PushConfig) string { return term.OneLine(c.URL) }},
 }
 
-func printPushes(w, notes io.Writer, format string, list []*protocol.PushConfig) error {
-	if (format == "table" || format == "wide") && len(list) == 0 {
-		fmt.Fprintln(notes, "no push configurations")
-		return nil
-	}
-	raws := []jsontext.Value{}
-	for _, c := range list {
-		raw, err := stdjson.Marshal(c)
-		if err != nil {
-			return agentclient.NotA2A("a push configuration cannot be written as JSON: %s", agentclient.Excerpt(err.Error()))
-		}
-		raws = append(raws, raw)
-	}
-	if format == "json" || format == "yaml" {
-		raw, err := stdjson.Marshal(raws)
-		if err != nil {
-			return err
-		}
-		return term.PrintValue(w, format, raw)
-	}
-	return term.PrintList(w, format, list, raws, pushColumns, func(c *protocol.PushConfig) string {
-		return term.OneLine(c.ID)
-	})
-}
+var pushList = recordList[*protocol.PushConfig]{none: "no push configurations", one: "a push configuration",
+	columns: pushColumns, name: func(c *protocol.PushConfig) string { return c.ID }}

@@ -117,6 +117,8 @@ func asksPartner(w *Env) {
 
 var endpointCases = []Case{
 	{Name: "submit/endpoint", OverHTTP: true, Setup: withPartner, Call: asClient("message:send", saying(""))},
+	{Name: "submit/endpoint under an id of the client", OverHTTP: true, Setup: withPartner,
+		Call: asClient("tasks", `{"taskId":"mine","title":"hello"}`)}, // the server makes a context each time
 	{Name: "tell/endpoint", OverHTTP: true, Setup: runsForPartner,
 		Call: asClient("message:send", saying(`,"taskId":"TASK"`))},
 	{Name: "tell/endpoint of an agent", OverHTTP: true, Setup: runsForPartner,

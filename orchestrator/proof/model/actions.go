@@ -47,6 +47,16 @@ func (x *machine) actions() []action {
 		{3, "report", live, x.report},
 		{2, "emission", live, x.emission},
 		{1, "list_as_client", always, x.listAsClient},
+		{3, "submit_to_agent", func() bool {
+			return x.openTasks() < x.most && x.m.anyTakesTasks()
+		}, x.submitToAgent},
+		{1, "reply", live, x.reply},
+		{1, "push_put", x.anyClientTask, x.putPush},
+		{1, "push_delete", x.anyPush, x.deletePush},
+		{1, "push_list", x.anyPush, x.listPushes},
+		{3, "push_claim", x.anyPush, x.takePushTurn},
+		{1, "push_advance", func() bool { return len(x.turns) > 0 }, x.latePushStep},
+		{1, "revoke_client", func() bool { return x.client != "" && x.anyPush() }, x.revokeClient},
 		{2, "complete", live, x.complete},
 		{2, "advance", live, x.advance},
 		{3, "fail", live, x.fail},

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,6 +20,12 @@ type modelClient struct {
 	request  string // the body of the request that made it
 	maxOpen  int    // 0 for no limit, like the next
 	maxQueue int
+	message  bool // it takes a message as the answer
+	closed   bool // the instance takes no new tasks
+	push     *picket.PushConfig
+	// The instance that the task is for, "" and 0 for none.
+	agent       string
+	incarnation int64
 }
 
 // modelEmissions is what the agents of a task have told its client.
@@ -117,8 +124,42 @@ func (m *model) emission(h modelCredential, request, content, artifact string, a
 	return seq, nudge, ""
 }
 
-// asClient makes a drawn task one that a client submits.
-func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec) {
+// anyTakesTasks reports whether there is an agent that takes tasks.
+func (m *model) anyTakesTasks() bool {
+	for id := range m.agents {
+		if m.takesTasks(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// instances are the agents that a client can choose: those that take tasks, or in a few cases all.
+func (x *machine) instances() []string {
+	all := slices.Sorted(maps.Keys(x.m.agents))
+	taking := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !x.m.takesTasks(id) })
+	if len(taking) == 0 || x.chance("any agent", 20) {
+		return all
+	}
+	return taking
+}
+
+// instanceLives reports whether the agent that a client has chosen still takes tasks, in the same incarnation.
+func (m *model) instanceLives(t *modelTask) bool {
+	c := t.client
+	return c.agent != "" && m.takesTasks(c.agent) && m.agents[c.agent].incarnation == c.incarnation
+}
+
+// submitToAgent submits a task of a client for one agent of a pool, mostly one that takes tasks.
+func (x *machine) submitToAgent() {
+	o, by := x.once("submit")
+	s, ms, ready := x.spec()
+	x.asClient(by.Actor, &s, &ms, 100)
+	x.submitBy(o, by, s, ms, ready)
+}
+
+// asClient makes a drawn task one that a client submits. In so many of a hundred cases it is for one agent.
+func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec, forAgent int) {
 	c := modelClient{
 		key:      key,
 		context:  oneOf(x, "context", "c1", "c2"),
@@ -126,9 +167,23 @@ func (x *machine) asClient(key string, s *picket.TaskSpec, ms *modelSpec) {
 		maxOpen:  oneOf(x, "most open", 0, 0, 1, 3),
 		maxQueue: oneOf(x, "most queued", 0, 0, 1, 3),
 	}
+	c.message = x.chance("takes a message", 50)
+	if x.chance("push", 50) {
+		push := x.drawnPush("")
+		c.push = &push
+	}
+	if ids := x.instances(); len(ids) > 0 && x.chance("instance", forAgent) {
+		c.agent = oneOf(x, "instance", ids...)
+		c.incarnation = x.m.agents[c.agent].incarnation
+		if x.chance("earlier incarnation", 10) {
+			c.incarnation--
+		}
+		c.closed = x.chance("closed", 10)
+	}
 	ms.client = c
-	s.Client = &picket.ClientTask{Role: s.Role, ContextID: c.context, MessageID: "m1", TaskID: c.taskID,
-		MaxOpen: c.maxOpen, MaxQueue: c.maxQueue}
+	s.Client = &picket.ClientTask{Role: s.Role, AgentID: c.agent, Incarnation: c.incarnation, ContextID: c.context,
+		MessageID: "m1", TaskID: c.taskID, TakesMessage: c.message, MaxOpen: c.maxOpen, MaxQueue: c.maxQueue,
+		Closed: c.closed, Push: c.push}
 }
 
 // listAsClient asks for tasks of clients.
@@ -192,6 +247,27 @@ func (x *machine) checkEmission(h picket.LeaseCredential, got picket.Emitted, se
 		x.nudged("emission", got.Nudge, nudge)
 	}
 	x.refused(h, err, "emission")
+}
+
+// reply completes a task with a message that answers the client.
+func (m *model) reply(h modelCredential, content string, how picket.Children) (string, picket.Code) {
+	if _, again := m.closedBefore(h, "complete", content); !again {
+		t, _, code := m.admits(h)
+		if code == "" && (!t.client.message || t.reviewer() != string(picket.ReviewByNone) || len(t.emitted) > 0) {
+			return "", picket.CodeStateConflict
+		}
+	}
+	return m.complete(h, content, how)
+}
+
+func (x *machine) reply() {
+	text, how := oneOf(x, "message", "yes", "no"), oneOf(x, "children", "", picket.ChildrenDetach)
+	h, mh := x.holderOf(func(r *modelRun) bool { return isRunning(r) && x.m.tasks[r.task].client.message })
+	x.callsAs(h, mh, func(h picket.LeaseCredential, mh modelCredential) {
+		got, err := x.e.Reply(x.ctx, h, picket.Reply{Parts: []picket.Part{{Text: &text}}, Children: how})
+		want, code := x.m.reply(mh, "message "+text+string(how), how)
+		x.checkClosing(h, string(got), want, err, code, "reply")
+	})
 }
 
 // decline ends a run whose agent will not do the task.

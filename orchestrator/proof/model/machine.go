@@ -45,6 +45,10 @@ type machine struct {
 	gatherings int
 	keys       int  // of requests that are made once more
 	counted    bool // the engine was told the number of grants since
+
+	client string          // the key of a client that can be revoked, "" if there is none
+	claims int             // of push configurations
+	turns  []modelPushTurn // that were left, the last ones
 }
 
 // Run is the property. The mutation gate plants bugs that have to be found.

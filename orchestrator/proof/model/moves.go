@@ -104,7 +104,10 @@ func (x *machine) submit() {
 	case x.chance("fixes", 10):
 		s.Fixes = x.pick("fixes", x.m.ids, kit.NoTask)
 	case x.chance("client", 30):
-		x.asClient(by.Actor, &s, &ms)
+		if x.chance("own key", 30) {
+			by.Actor = x.clientKey()
+		}
+		x.asClient(by.Actor, &s, &ms, 40)
 	}
 	x.submitBy(o, by, s, ms, ready)
 }

@@ -19,6 +19,9 @@ func (m *model) submit(o requestID, id string, s modelSpec, ready int64, fixes s
 		}
 		return t.id, ""
 	}
+	if s.client.closed {
+		return "", picket.CodeAgentDraining
+	}
 	of := source{fixes: fixes}
 	if fixes != "" {
 		t := m.tasks[fixes]
@@ -37,6 +40,9 @@ func (m *model) submit(o requestID, id string, s modelSpec, ready int64, fixes s
 		}
 	}
 	m.create(id, s, ready, of, "")
+	if c := s.client.push; c != nil {
+		m.putPush(m.tasks[id], c.ID, c.URL.Reveal())
+	}
 	m.remember(o, day, id)
 	return id, ""
 }

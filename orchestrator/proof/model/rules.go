@@ -50,6 +50,10 @@ type model struct {
 	rows   int                        // of the ledger
 	booked []modelBooking             // those of them that totals count
 	made   map[string]string          // subtasks by "parent key batch"
+
+	ended  map[string]bool // keys of clients that were revoked
+	orders int64           // that tasks and push configurations have got
+
 	gated  map[string]map[string]bool // the caller that waits for the calls of a task
 	stride int                        // tasks that one step cancels below one
 }
@@ -69,6 +73,7 @@ func newModel() *model {
 		calls:         map[string]*modelCall{},
 		totals:        map[string]budget.Envelope{},
 		made:          map[string]string{},
+		ended:         map[string]bool{},
 		gated:         map[string]map[string]bool{},
 		stride:        100,
 	}
@@ -128,6 +133,7 @@ type modelTask struct {
 	modelTree
 	modelBundles
 	modelEmissions
+	modelPushes
 }
 
 type modelRun struct {
@@ -222,11 +228,12 @@ type source struct {
 }
 
 func (m *model) create(id string, s modelSpec, ready int64, of source, parent string) {
+	m.orders++
 	t := &modelTask{
 		modelSpec: s,
 		id:        id,
 		state:     picket.TaskQueued,
-		order:     int64(len(m.ids) + 1),
+		order:     m.orders,
 		fixes:     of.fixes,
 		modelTree: modelTree{parent: parent},
 	}
@@ -285,6 +292,9 @@ func (m *model) enqueue(t *modelTask, ready int64, gate string) {
 
 func (m *model) place(t *modelTask) {
 	t.gate, t.where, t.due = "", t.lane, 0
+	if (t.pin == "" || m.now >= t.pinUntil) && m.instanceLives(t) {
+		t.pin, t.pinRetry, t.pinUntil = t.client.agent, false, m.now+60_000
+	}
 	if a := m.agents[t.pin]; t.pin != "" && m.now < t.pinUntil && (a == nil || m.takesTasks(t.pin)) {
 		t.where, t.due = "agent:"+t.pin, t.pinUntil
 	}

@@ -115,6 +115,7 @@ func (x *machine) compare() {
 	x.compareAgents()
 	x.compareSessions()
 	x.compareMoney()
+	x.comparePushes()
 	if diff := x.j.Differs(x.m.replayTasks()); diff != "" { // I4
 		x.Fatalf("the event log does not replay:\n%s", diff)
 	}
@@ -123,6 +124,9 @@ func (x *machine) compare() {
 	}
 	if c.count != int64(len(x.m.ids)) {
 		x.Fatalf("%d tasks, want %d", c.count, len(x.m.ids))
+	}
+	if got := zero(c.meta["order"]); got != fmt.Sprint(x.m.orders) {
+		x.Fatalf("the last order is %s, want %d", got, x.m.orders)
 	}
 	if got := c.meta["floor"]; got != fmt.Sprint(x.m.floor) {
 		x.Fatalf("floor %s, want %d", got, x.m.floor)
@@ -140,9 +144,11 @@ func (x *machine) follow(after int64) {
 	x.ok(err)
 	var wrote []modelEvent
 	for _, ev := range page.Events {
+		from := x.stateInLog(ev.TaskID)
 		if err := x.j.Read(ev); err != nil {
 			x.Fatalf("event %d %s of %s: %v", ev.Seq, ev.Type, ev.TaskID, err)
 		}
+		x.noteEvent(ev, from)
 		if !countsEvents(ev) && ev.Type != "agent_session.health" {
 			wrote = append(wrote, modelEvent{ev.Type, about(ev)})
 		}
