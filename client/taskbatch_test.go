@@ -30,8 +30,8 @@ type batchServer struct {
 func (s *batchServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	raw, _ := io.ReadAll(r.Body)
 	var batch picket.TaskBatch
-	if err := json.Unmarshal(raw, &batch); err != nil || r.URL.Path != "/api/v1/tasks/batch" || len(raw) > picket.MaxBatchBytes ||
-		r.Header.Get("Idempotency-Key") != "" {
+	if err := json.Unmarshal(raw, &batch); err != nil || r.URL.Path != "/api/v1/tasks/batch" ||
+		len(raw) > picket.MaxBatchBytes || r.Header.Get("Idempotency-Key") != "" {
 		s.t.Errorf("%s with %d bytes: %v", r.URL.Path, len(raw), err)
 	}
 	var titles, entries []string
@@ -119,8 +119,8 @@ func TestALargeAnswerIsAskedForInPieces(t *testing.T) {
 	}
 	wantResults(t, results, 10)
 	s = &batchServer{t: t, maxTasks: 3}
-	if _, err := s.client(Options{MaxResponse: 1 << 16, Attempts: 1}).Tasks.CreateMany(t.Context(), numbered(10)); !errors.Is(err,
-		picket.CodeTooLarge) || len(s.asked) != 1 {
+	_, err = s.client(Options{MaxResponse: 1 << 16, Attempts: 1}).Tasks.CreateMany(t.Context(), numbered(10))
+	if !errors.Is(err, picket.CodeTooLarge) || len(s.asked) != 1 {
 		t.Errorf("without keys: %v after %q", err, s.asked)
 	}
 }
@@ -162,7 +162,8 @@ func TestARepeatedChangeHasTheSameBody(t *testing.T) {
 	}
 }
 
-const tooFast = `{"status":429,"retryAfterSeconds":2,"error":{"code":"rate_limited","message":"m","remedy":"r","perSecond":2}}`
+const tooFast = `{"status":429,"retryAfterSeconds":2,` +
+	`"error":{"code":"rate_limited","message":"m","remedy":"r","perSecond":2}}`
 
 // Tasks that are refused for the rate are sent again in order, and nothing else is.
 func TestABatchWaitsForTheRateOfItsKey(t *testing.T) {
@@ -175,7 +176,8 @@ func TestABatchWaitsForTheRateOfItsKey(t *testing.T) {
 			return ""
 		}}
 		results, err := s.client(Options{}).Tasks.CreateMany(t.Context(), numbered(5))
-		if err != nil || !slices.Equal(s.asked, []string{"0 1 2 3 4", "2 3 4", "4"}) || time.Since(began) != 4*time.Second {
+		want := []string{"0 1 2 3 4", "2 3 4", "4"}
+		if err != nil || !slices.Equal(s.asked, want) || time.Since(began) != 4*time.Second {
 			t.Errorf("%v, asked for %q in %s", err, s.asked, time.Since(began))
 		}
 		wantResults(t, results, 5)
@@ -194,7 +196,8 @@ func TestABatchStopsAtATaskThatWasNotAnswered(t *testing.T) {
 		case i == 1:
 			return `{"status":400,"error":{"code":"validation_failed","message":"m","remedy":"r","field":"/tasks/1/title"}}`
 		case i >= 3:
-			return `{"status":503,"retryAfterSeconds":1,"error":{"code":"orchestrator_unavailable","message":"m","remedy":"r"}}`
+			return `{"status":503,"retryAfterSeconds":1,` +
+				`"error":{"code":"orchestrator_unavailable","message":"m","remedy":"r"}}`
 		}
 		return ""
 	}}

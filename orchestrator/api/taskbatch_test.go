@@ -127,11 +127,13 @@ func TestATaskOfABatchIsAnsweredAsAlone(t *testing.T) {
 			if hasField && got[1].Error["field"] != "/tasks/1"+field || !hasField && got[1].Error["field"] != nil {
 				t.Errorf("%.60s: field %v, alone %q", bad, got[1].Error["field"], field)
 			}
-			for _, same := range []string{"code", "message", "remedy", "title", "retryable", "status"} {
-				if got, want := fmt.Sprint(got[1].Error[same]), fmt.Sprint(want.body[same]); same != "remedy" && got != want ||
-					!strings.HasPrefix(got, strings.TrimSuffix(want[:min(len(want), 60)], ".")) {
+			for _, same := range []string{"code", "message", "title", "retryable", "status", "limit", "detail"} {
+				if got, want := got[1].Error[same], want.body[same]; got != want {
 					t.Errorf("%.60s: %s is %q, alone %q", bad, same, got, want)
 				}
+			}
+			if got[1].Error["remedy"] == "" || got[1].Error["requestId"] == "" {
+				t.Errorf("%.60s: %v", bad, got[1].Error)
 			}
 		}
 	})
@@ -160,7 +162,7 @@ func TestABatchThatIsNoListIsRefusedWhole(t *testing.T) {
 			{"no JSON in the middle", `{"tasks":[{"title":"x"},{"title":nul},{"title":"y"}]}`, picket.CodeValidation,
 				"/tasks/1/title"},
 			{"something after it", `{"tasks":[{"title":"x"}]} {}`, picket.CodeValidation, ""},
-			{"too deep to read", `{"tasks":[{"title":"x"},` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `]}`,
+			{"too deep to read", batchBody(`{"title":"x"}`, strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)),
 				picket.CodeValidation, "/tasks/1" + strings.Repeat("/0", 9998)},
 			{"too long", `{"tasks":[{"title":"x"}]` + strings.Repeat(" ", picket.MaxBatchBytes) + `}`,
 				picket.CodeTooLarge, ""},
@@ -181,7 +183,7 @@ func TestABatchThatIsNoListIsRefusedWhole(t *testing.T) {
 }
 
 func TestTheLargestBatchIsTaken(t *testing.T) {
-	p := newMemoryFixture(t)
+	p := newFixture(t, rig.Real(t), api.Config{})
 	task := `{"title":"x","input":"` + strings.Repeat("x", picket.MaxPayload/16) + `"}`
 	tasks := strings.Split(strings.TrimSuffix(strings.Repeat(task+"\n", picket.MaxBatchTasks), "\n"), "\n")
 	body := batchBody(tasks...)
@@ -241,7 +243,8 @@ func TestKeysOfABatch(t *testing.T) {
 		}
 
 		// A refused task is not remembered.
-		p.wantStatuses("400 201", p.submitBatch(`{"title":"","idempotencyKey":"k3"}`, `{"title":"e","idempotencyKey":"k3"}`))
+		results = p.submitBatch(`{"title":"","idempotencyKey":"k3"}`, `{"title":"e","idempotencyKey":"k3"}`)
+		p.wantStatuses("400 201", results)
 	})
 }
 
@@ -329,7 +332,8 @@ func TestALongBatchStopsInTime(t *testing.T) {
 	results := p.submitBatch(numberedTasks(3)...)
 	p.wantStatuses("503 503 503", results)
 	for i, r := range results {
-		if r.RetryAfterSeconds != 1 || r.Error["code"] != string(picket.CodeUnavailable) || r.Error["retryable"] != true {
+		if r.RetryAfterSeconds != 1 || r.Error["code"] != string(picket.CodeUnavailable) ||
+			r.Error["retryable"] != true {
 			t.Errorf("task %d: %+v", i, r)
 		}
 	}

@@ -20,7 +20,7 @@ const maxLine = 1 << 20
 // MaxKeyPrefix bounds [Submitter.KeyPrefix], so that a key fits into 255 bytes with the number of a line.
 const MaxKeyPrefix = 200
 
-// line is a line that is not empty: a task, or why it is none.
+// line is a line that is not empty: a task, or the reason why it cannot be one.
 type line struct {
 	number int
 	size   int
