@@ -46,10 +46,10 @@ type Problem struct {
 }
 
 // ProblemOf returns the problem for an error of a part of a request, and logs it to log as the error of a
-// whole request is logged.
+// whole request is logged. A nil log logs nothing.
 func ProblemOf(c echo.Context, log *slog.Logger, err error) Problem {
 	refusal := refusalOf(c, err)
-	if c.Request().Context().Err() == nil {
+	if log != nil && c.Request().Context().Err() == nil {
 		logProblem(WithLogIDs(log), c, refusal, err)
 	}
 	status := refusal.Code.Status()

@@ -97,6 +97,10 @@ func (b *taskBatch) answer(tasks [][]byte) error {
 
 // entry submits a task and returns what it is answered.
 func (b *taskBatch) entry(i int, raw []byte) []byte {
+	log := b.api.log
+	if b.refused != nil {
+		log = nil // the same refusal was logged for an earlier task
+	}
 	task, err := b.submit(i, raw)
 	var body []byte
 	if err == nil {
@@ -106,7 +110,7 @@ func (b *taskBatch) entry(i int, raw []byte) []byte {
 		return body
 	}
 	prefix := "/tasks/" + strconv.Itoa(i)
-	p := web.ProblemOf(b.Context, b.api.log, picket.PrefixField(prefix, err))
+	p := web.ProblemOf(b.Context, log, picket.PrefixField(prefix, err))
 	body, err = json.Marshal(batchEntry{Status: p.Status, RetryAfterSeconds: p.RetryAfter, Error: p.Body},
 		jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 	if err != nil { // a problem is valid JSON

@@ -58,6 +58,9 @@ func TestAStoreThatFailsInTheMiddleOfABatch(t *testing.T) {
 						t.Errorf("task %d: %+v", 2+i, r)
 					}
 				}
+				if n := strings.Count(p.log.String(), "request failed"); n != 1 {
+					t.Errorf("the failure is logged %d times: %s", n, p.log)
+				}
 				again := p.submitBatch(tasks...)
 				p.wantStatuses("201 201 201 201 201 201", again)
 				p.wantTasks(1 + len(tasks))
