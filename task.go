@@ -42,6 +42,26 @@ type TaskSpec struct {
 	Trace *Trace `json:"-"`
 }
 
+// Bounds of a request that submits several tasks.
+const (
+	MaxBatchTasks = 500
+	MaxBatchBytes = 8 << 20 // of the body of the request
+)
+
+// TaskSubmission is one task of the body of POST /api/v1/tasks/batch.
+type TaskSubmission struct {
+	TaskSpec
+	// IdempotencyKey makes a repetition harmless, as the header Idempotency-Key of POST /api/v1/tasks
+	// does: 1 to 255 printable ASCII characters. Nil means none.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+// TaskBatch is the body of POST /api/v1/tasks/batch, with 1 to [MaxBatchTasks] tasks. They are
+// queued in this order. Each of them succeeds or is refused alone.
+type TaskBatch struct {
+	Tasks []TaskSubmission `json:"tasks"`
+}
+
 // Retry says which ends of a run are tried again automatically.
 type Retry struct {
 	// failures after which the task escalates, 1 to 100; default 3

@@ -235,6 +235,12 @@ func (c *Client) change(ctx context.Context, method, path string, in, out any, o
 	if c.options.Attempts > 1 && r.header.Get(idempotencyKey) == "" {
 		r.header.Set(idempotencyKey, "go_"+rand.Text())
 	}
+	return c.repeat(ctx, method, path, in, out, r)
+}
+
+// repeat is a call that is repeated while its answer is lost. The request must be one that the server
+// recognizes.
+func (c *Client) repeat(ctx context.Context, method, path string, in, out any, r *request) error {
 	wait := 100 * time.Millisecond
 	for attempt := 1; ; attempt++ {
 		err := c.call(ctx, method, path, in, out, r)
@@ -284,10 +290,7 @@ func (c *Client) sendWithRateRetry(ctx context.Context, method, path string, in 
 		if wait == 0 || repeats == maxRateRetries {
 			return res, err
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-			return res, err
-		}
-		if sleep(ctx, wait) != nil {
+		if lacksTime(ctx, wait) || sleep(ctx, wait) != nil {
 			return res, err
 		}
 	}
@@ -353,7 +356,8 @@ func encode(in any) (io.Reader, string, error) {
 	case Bytes:
 		return bytes.NewReader(in), "application/octet-stream", nil
 	}
-	b, err := json.Marshal(in)
+	// A repeated request has to have the same bytes, or the server refuses it as another one.
+	b, err := json.Marshal(in, json.Deterministic(true))
 	return bytes.NewReader(b), "application/json", err
 }
 

@@ -81,6 +81,32 @@ func ExampleNew_refusal() {
 	// Output: /title - title is required
 }
 
+// Submit several tasks. Each has a key, so the program can be repeated after an interruption.
+func ExampleTasks_CreateMany() {
+	url, key, stop := server()
+	defer stop()
+
+	c := client.New(url, key, client.Options{})
+	var tasks []picket.TaskSubmission
+	for i, title := range []string{"fix the flaky test", "", "update the changelog"} {
+		once := fmt.Sprint("import-1/", i)
+		tasks = append(tasks, picket.TaskSubmission{TaskSpec: picket.TaskSpec{Title: title}, IdempotencyKey: &once})
+	}
+	results, err := c.Tasks.CreateMany(context.Background(), tasks)
+	must(err)
+	for i, r := range results {
+		if r.Err != nil {
+			fmt.Println(i, "is refused:", r.Err)
+			continue
+		}
+		fmt.Println(i, "is", r.Task.State)
+	}
+	// Output:
+	// 0 is queued
+	// 1 is refused: title is required
+	// 2 is queued
+}
+
 // Read all pages of a list.
 func ExampleTasks_All() {
 	url, key, stop := server()

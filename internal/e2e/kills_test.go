@@ -175,7 +175,7 @@ func (c *killTest) finish() {
 	}
 }
 
-func (c *killTest) allTasks() (all []picket.Task) {
+func (c *testEnv) allTasks() (all []picket.Task) {
 	c.t.Helper()
 	for path := "/tasks?limit=200"; ; {
 		var page picket.TaskPage

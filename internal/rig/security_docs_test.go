@@ -57,7 +57,8 @@ func TestDocumentedAttacksAreTested(t *testing.T) {
 // Every promise about endpoints, agent sessions and wakes in docs/guarantees.md names a test, and that test exists.
 func TestPromisesAreTested(t *testing.T) {
 	SkipShort(t)
-	for _, heading := range []string{"A2A endpoints", "Foreign agents as workers", "Agent sessions and wakes"} {
+	for _, heading := range []string{"A2A endpoints", "Foreign agents as workers", "Agent sessions and wakes",
+		"Batches of tasks"} {
 		checkPromises(t, heading)
 	}
 }

@@ -20,8 +20,16 @@ import (
 // its end would take that as often as they can connect.
 const maxHeldBodies = 16 << 20
 
-// heldBodies is one for the whole process, as its memory is.
-var heldBodies = newBodyMemory(maxHeldBodies)
+// maxHeldLargeBodies bounds the bodies of requests that called [CountAsLarge]. One of them may have
+// several megabytes. They are counted apart, so that a few of them do not take the room of all
+// other requests.
+const maxHeldLargeBodies = 32 << 20
+
+// One of each for the whole process, as its memory is.
+var (
+	heldBodies      = newBodyMemory(maxHeldBodies)
+	heldLargeBodies = newBodyMemory(maxHeldLargeBodies)
+)
 
 // errNoBodyMemory ends the reading of a body that there is no room for.
 var errNoBodyMemory = errors.New("no room for more request bodies")
@@ -101,7 +109,15 @@ func (h *bodyMemory) release(b *timedBody) {
 // waits without a bound calls it when it needs its body no more, or such requests would take the room of all others.
 func ForgetBody(c echo.Context) {
 	if b, ok := c.Request().Body.(*timedBody); ok && b.done.Load() {
-		heldBodies.release(b)
+		b.memory.release(b)
+	}
+}
+
+// CountAsLarge counts the body of the request apart from those of other requests. It must be called before the body is
+// read.
+func CountAsLarge(c echo.Context) {
+	if b, ok := c.Request().Body.(*timedBody); ok {
+		b.memory = heldLargeBodies
 	}
 }
 
@@ -116,10 +132,11 @@ func (h *bodyMemory) dequeue(b *timedBody) {
 // the deadline stays, or the server would read the rest of the body for ever.
 type timedBody struct {
 	io.ReadCloser
-	rc   *http.ResponseController
-	done atomic.Bool // read to its end, or beyond reading
+	rc     *http.ResponseController
+	done   atomic.Bool // read to its end, or beyond reading
+	memory *bodyMemory // which counts it
 
-	// The lock of heldBodies protects what follows.
+	// The lock of the memory protects what follows.
 	element *list.Element // in the line of arriving bodies
 	size    int64         // bytes counted
 	evicted bool
@@ -127,7 +144,7 @@ type timedBody struct {
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if n > 0 && !heldBodies.add(b, int64(n)) || err != nil && heldBodies.finished(b) {
+	if n > 0 && !b.memory.add(b, int64(n)) || err != nil && b.memory.finished(b) {
 		return 0, errNoBodyMemory
 	}
 	if err != nil && b.done.CompareAndSwap(false, true) && err == io.EOF {
@@ -139,7 +156,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 // drain reads what a refused client still sends, within bounds: a connection
 // that is closed under a writing client takes the answer away with it.
 func (b *timedBody) drain(r *http.Request) {
-	heldBodies.release(b)
+	b.memory.release(b)
 	if b.done.Load() {
 		return
 	}

@@ -38,6 +38,24 @@ func handleError(log *slog.Logger, err error, c echo.Context) {
 	writeProblem(c, refusal)
 }
 
+// Problem is a refusal as a part of an answer, for requests that are answered piece by piece.
+type Problem struct {
+	Status     int
+	RetryAfter int            // in seconds, as the header Retry-After has it; 0 for none
+	Body       jsontext.Value // the object that a request with this error alone is answered
+}
+
+// ProblemOf returns the problem for an error of a part of a request, and logs it to log as the error of a
+// whole request is logged. A nil log logs nothing.
+func ProblemOf(c echo.Context, log *slog.Logger, err error) Problem {
+	refusal := refusalOf(c, err)
+	if log != nil && c.Request().Context().Err() == nil {
+		logProblem(WithLogIDs(log), c, refusal, err)
+	}
+	status := refusal.Code.Status()
+	return Problem{status, retryAfter(status, refusal.RetryAfter), problemBody(refusal, RequestID(c))}
+}
+
 // refusalOf finds the refusal in err. Anything that is not one is an internal
 // error, whose message stays in the log.
 func refusalOf(c echo.Context, err error) *picket.Error {

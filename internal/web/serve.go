@@ -120,7 +120,7 @@ func withTimeouts(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		body := &timedBody{ReadCloser: r.Body, rc: rc}
+		body := &timedBody{ReadCloser: r.Body, rc: rc, memory: heldBodies}
 		_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 		r.Body = body
 		h.ServeHTTP(w, r)

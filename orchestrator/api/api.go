@@ -71,6 +71,7 @@ type API struct {
 	metrics      *metrics
 	streamLimit  *streamLimiter
 	commandPolls web.NewestWaits[commandPoller]
+	batchTime    time.Duration
 }
 
 // New prepares the control plane over the given engines. It fails when a
@@ -92,7 +93,13 @@ func New(cfg Config) (*API, error) {
 	cfg.StreamWriteTimeout = cmp.Or(cfg.StreamWriteTimeout, 15*time.Second)
 	cfg.StreamsPerKey = cmp.Or(cfg.StreamsPerKey, 64)
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &API{cfg: cfg, log: log, metrics: newMetrics(cfg), streamLimit: newStreamLimiter(cfg.StreamsPerKey)}, nil
+	return &API{
+		cfg:         cfg,
+		log:         log,
+		metrics:     newMetrics(cfg),
+		streamLimit: newStreamLimiter(cfg.StreamsPerKey),
+		batchTime:   batchTime,
+	}, nil
 }
 
 // Mount adds every route of the control plane to e, which web.New has made. A

@@ -166,6 +166,7 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 	store, redis := rig.RealServer(t)
 	p := newFixture(t, store, api.Config{Webhooks: &fakeWebhookTester{}})
 	p.want(200, "GET", "/api/v1/tasks", "admin", "")
+	p.want(200, "GET", "/api/v1/tasks", "operator", "")
 	must(t, redis.Signal(os.Kill))
 	_, err := redis.Wait()
 	must(t, err)
@@ -173,6 +174,9 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 	for _, l := range p.api.RouteList() {
 		// Prices are not the store's, and a check of a text needs no store.
 		if len(l.Scopes) == 0 || l.Path == "/api/v1/prices" || strings.HasSuffix(l.Path, "/heartbeat/validate") {
+			continue
+		}
+		if l.Path == batchPath { // which answers each task
 			continue
 		}
 		// of run keys only
@@ -202,6 +206,11 @@ func TestTheStoreIsUnavailable(t *testing.T) {
 		})
 	}
 	calls.Wait()
+	for i, r := range p.submitBatch(numberedTasks(3)...) {
+		if r.Status != 503 || r.Error["code"] != string(picket.CodeUnavailable) || r.RetryAfterSeconds == 0 {
+			t.Errorf("task %d of a batch: %+v", i, r)
+		}
+	}
 	p.want(200, "GET", "/healthz", "", "")
 	p.wantCode(picket.CodeUnavailable, "GET", "/readyz", "", "")
 	if m := p.want(200, "GET", "/metrics", "", "").raw; !strings.Contains(m, `picket_store_up{namespace="default"} 0`) {

@@ -40,11 +40,16 @@ func (r request) caller(raw []byte) (picket.Caller, error) {
 			"Send one Idempotency-Key of 1 to 255 printable ASCII characters, such as a UUID.",
 			"the Idempotency-Key is not acceptable")
 	}
-	by.Idempotency = picket.Idempotency{
-		Key:  digest(r.who.KeyID, r.Request().Method, r.Request().URL.Path, sent[0]),
+	by.Idempotency = r.idempotency(r.Request().URL.Path, sent[0], raw)
+	return by, nil
+}
+
+// idempotency is that of a request to a path with a key and a body.
+func (r request) idempotency(path, key string, raw []byte) picket.Idempotency {
+	return picket.Idempotency{
+		Key:  digest(r.who.KeyID, r.Request().Method, path, key),
 		Body: digest(string(raw)),
 	}
-	return by, nil
 }
 
 // owner is the key to which belongs what the caller registers. Registrations made with a run

@@ -39,7 +39,8 @@ const (
 // routes is the whole control plane.
 func (a *API) routes() []route {
 	return append([]route{
-		{post, "/api/v1/tasks", operatorScopes, creates("/api/v1/tasks", submitTask)},
+		{post, tasksPath, operatorScopes, creates(tasksPath, submitTask)},
+		{post, tasksPath + "/batch", operatorScopes, a.submitTasks},
 		{get, "/api/v1/tasks", readerScopes, readsPage(taskQuery, (*orchestrator.Engine).Tasks)},
 		{get, "/api/v1/tasks/:id", readerScopes, reads("task", (*orchestrator.Engine).Task)},
 		{post, "/api/v1/tasks/:id/cancel", operatorScopes, changesWithReason("task", (*orchestrator.Engine).Cancel)},

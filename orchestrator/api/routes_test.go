@@ -226,6 +226,8 @@ func TestSchemasHaveTheFieldsOfTheTypes(t *testing.T) {
 	for schema, v := range map[string]any{
 		"Task":              picket.Task{},
 		"TaskPage":          picket.TaskPage{},
+		"TaskBatch":         picket.TaskBatch{},
+		"TaskSubmission":    picket.TaskSubmission{},
 		"Run":               picket.Run{},
 		"Exit":              picket.Exit{},
 		"Report":            picket.Report{},

@@ -14,6 +14,7 @@ import (
 // opened to somebody else, has to be changed here, too.
 var expectedAccess = map[string]string{
 	"POST /api/v1/tasks":                               "operator",
+	"POST /api/v1/tasks/batch":                         "operator",
 	"GET /api/v1/tasks":                                "agent reviewer operator",
 	"GET /api/v1/tasks/:id":                            "agent reviewer operator",
 	"POST /api/v1/tasks/:id/cancel":                    "operator",

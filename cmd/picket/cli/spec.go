@@ -234,11 +234,18 @@ func jsonArgument(cmd *cobra.Command, what, text string) (picket.RawJSON, error)
 // Submit makes a task. It is a part of the trace that this command is a part
 // of, as its environment says.
 func (s *Connection) Submit(ctx context.Context, spec picket.TaskSpec, opts ...client.Option) (picket.Task, error) {
-	if trace := picket.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")}); trace != nil {
-		opts = append(opts, client.WithHeader("Traceparent", trace.Parent))
-		if trace.State != "" {
-			opts = append(opts, client.WithHeader("Tracestate", trace.State))
-		}
+	return s.Tasks.Create(ctx, spec, append(opts, traceHeaders()...)...)
+}
+
+// traceHeaders are the headers of the trace that the environment names.
+func traceHeaders() []client.Option {
+	trace := picket.ParseTrace([]string{os.Getenv("TRACEPARENT")}, []string{os.Getenv("TRACESTATE")})
+	if trace == nil {
+		return nil
 	}
-	return s.Tasks.Create(ctx, spec, opts...)
+	headers := []client.Option{client.WithHeader("Traceparent", trace.Parent)}
+	if trace.State != "" {
+		headers = append(headers, client.WithHeader("Tracestate", trace.State))
+	}
+	return headers
 }

@@ -1,20 +1,29 @@
 package cli
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/client"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/cmd/picket/cli/taskfile"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
 	"github.com/picket-dev/picket/cmd/picket/settings"
+	"github.com/picket-dev/picket/internal/text"
 )
 
 // LastRun is the latest run of a task, or the zero Run if it was never leased.
@@ -43,34 +52,29 @@ func OnTask(use, short string, act func(cmd *cobra.Command, s *Connection, id st
 func newTaskCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "create TITLE", Short: "Submit a task for any agent that fits",
-		Example: `  picket task create "fix the flaky test" --role coder --need go --input @notes.md`,
-		Args:    CheckArgs(cobra.ExactArgs(1)),
+		Long: `Submit a task for any agent that fits.
+
+With --from, each line of a file is a task: the body of POST /api/v1/tasks as a JSON object, and nothing from
+picket.yaml. Lines are submitted in order. A line that is refused is reported with its number, and the others are
+submitted all the same. The exit code is then that of the first refused line. After an interruption, repeat the
+command with the same file and --key-prefix: for 24 hours, no line is submitted twice. A line can have a key of its
+own in idempotencyKey.`,
+		Example: `  picket task create "fix the flaky test" --role coder --need go --input @notes.md
+  picket task create --from tasks.jsonl --key-prefix release-7 -o name`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if cmd.Flags().Changed("from") {
+				return CheckArgs(cobra.ExactArgs(0))(cmd, given)
+			}
+			return CheckArgs(cobra.ExactArgs(1))(cmd, given)
+		},
 		RunE: func(cmd *cobra.Command, given []string) error {
-			cfg, err := settings.LoadSettings(cmd)
-			if err != nil {
-				return err
+			if cmd.Flags().Changed("from") {
+				return createFromFile(cmd)
 			}
-			spec, err := SpecOf(cmd, cfg, given[0])
-			if err != nil {
-				return err
+			if cmd.Flags().Changed("key-prefix") {
+				return exit.Usagef("--key-prefix: it is for --from, and a task alone has no line")
 			}
-			if err := placementFlags(cmd, &spec); err != nil {
-				return err
-			}
-			s, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			var raw jsontext.Value
-			task, err := s.Submit(cmd.Context(), spec, client.WithBody(&raw))
-			if err != nil {
-				return err
-			}
-			if err := printTask(cmd, task, raw, viewCreated); err != nil {
-				return err
-			}
-			PrintNext(cmd, "picket task watch "+task.TaskID, "picket task explain "+task.TaskID)
-			return nil
+			return createOne(cmd, given[0])
 		},
 	}
 	SpecFlags(c)
@@ -79,7 +83,185 @@ func newTaskCreate() *cobra.Command {
 	term.Choices(c, "on-exit", "fail", "complete")
 	c.Flags().String("not-before", "", "do not start before this time (RFC 3339, or a duration from now)")
 	c.Flags().String("fixes", "", "the task this one repairs")
+	c.Flags().String("from", "", "submit a task for each line of this file in JSON Lines; - is stdin")
+	c.Flags().String("key-prefix", "", "with --from: submits each line once, however often it is repeated (default: a new one)")
 	return term.FormatFlag(c)
+}
+
+// createOne submits one task.
+func createOne(cmd *cobra.Command, title string) error {
+	cfg, err := settings.LoadSettings(cmd)
+	if err != nil {
+		return err
+	}
+	spec, err := SpecOf(cmd, cfg, title)
+	if err != nil {
+		return err
+	}
+	if err := placementFlags(cmd, &spec); err != nil {
+		return err
+	}
+	s, err := Connect(cmd)
+	if err != nil {
+		return err
+	}
+	var raw jsontext.Value
+	task, err := s.Submit(cmd.Context(), spec, client.WithBody(&raw))
+	if err != nil {
+		return err
+	}
+	if err := printTask(cmd, task, raw, viewCreated); err != nil {
+		return err
+	}
+	PrintNext(cmd, "picket task watch "+task.TaskID, "picket task explain "+task.TaskID)
+	return nil
+}
+
+// createFromFile submits a task for each line of the file that --from names.
+func createFromFile(cmd *cobra.Command) error {
+	if err := refuseSpecFlags(cmd); err != nil {
+		return err
+	}
+	prefix, _ := cmd.Flags().GetString("key-prefix")
+	if !cmd.Flags().Changed("key-prefix") {
+		prefix = "from-" + rand.Text()
+	}
+	if err := taskfile.CheckKeyPrefix(prefix); err != nil {
+		return exit.Usagef("--key-prefix %s: %v", term.ShellQuote(prefix), err)
+	}
+	name, _ := cmd.Flags().GetString("from")
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return picket.Refuse(exit.CodeUsage, "After --from comes a file that can be read; - is the standard input.",
+				"--from: %v", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	s, err := Connect(cmd)
+	if err != nil {
+		return err
+	}
+	job := fileSubmission{cmd: cmd, name: name, prefix: prefix}
+	return job.run(s, in)
+}
+
+// refuseSpecFlags refuses the flags of a single task.
+func refuseSpecFlags(cmd *cobra.Command) error {
+	var wrong []string
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && !slices.Contains([]string{"from", "key-prefix", "output", "json"}, f.Name) {
+			wrong = append(wrong, "--"+f.Name)
+		}
+	})
+	if len(wrong) == 0 {
+		return nil
+	}
+	return picket.Refuse(exit.CodeUsage, "Write it into each line of the file.",
+		"%s cannot be used with --from", strings.Join(wrong, ", "))
+}
+
+// fileSubmission is the work of one `task create --from`.
+type fileSubmission struct {
+	cmd          *cobra.Command
+	name, prefix string
+	format       string
+	made         []jsontext.Value // for the formats that are one value
+	firstRefusal error
+}
+
+func (j *fileSubmission) run(s *Connection, in io.Reader) (err error) {
+	if j.format, err = term.FormatOf(j.cmd); err != nil {
+		return err
+	}
+	talk := j.cmd.ErrOrStderr()
+	if !j.cmd.Flags().Changed("key-prefix") {
+		fmt.Fprintf(talk, "picket: the key prefix is %s; repeat with --key-prefix %s if this is interrupted\n", j.prefix,
+			j.prefix)
+	}
+	counts, err := taskfile.Submitter{
+		KeyPrefix: j.prefix,
+		Create: func(ctx context.Context, tasks []picket.TaskSubmission) ([]client.TaskResult, error) {
+			return s.Tasks.CreateMany(ctx, tasks, traceHeaders()...)
+		},
+		Submitted: j.submitted,
+		Refused:   j.refused,
+		Progress:  func(c taskfile.Counts) { fmt.Fprintln(talk, "picket: "+countsText(c)+" so far") },
+	}.Submit(j.cmd.Context(), in)
+	if printed := j.printMade(); printed != nil && err == nil {
+		err = printed
+	}
+	fmt.Fprintln(talk, "picket: "+countsText(counts))
+	return j.result(err)
+}
+
+func countsText(c taskfile.Counts) string {
+	text := Plural(c.Submitted, "task") + " submitted"
+	if c.Refused > 0 {
+		text += ", " + Plural(c.Refused, "line") + " refused"
+	}
+	return text
+}
+
+// submitted prints a task that was submitted.
+func (j *fileSubmission) submitted(_ int, r client.TaskResult) error {
+	w := j.cmd.OutOrStdout()
+	switch j.format {
+	case "json", "yaml":
+		j.made = append(j.made, r.Raw)
+		return nil
+	case "jsonl":
+		return term.PrintValue(w, j.format, r.Raw)
+	}
+	_, err := fmt.Fprintln(w, r.Task.TaskID)
+	return err
+}
+
+// printMade prints the submitted tasks as one list, if the format is for one value.
+func (j *fileSubmission) printMade() error {
+	if j.format != "json" && j.format != "yaml" {
+		return nil
+	}
+	raw, err := json.Marshal(j.made)
+	if err != nil {
+		return err
+	}
+	return term.PrintValue(j.cmd.OutOrStdout(), j.format, raw)
+}
+
+// refused reports a line that was refused.
+func (j *fileSubmission) refused(line int, err error) {
+	if j.firstRefusal == nil {
+		j.firstRefusal = err
+	}
+	talk := j.cmd.ErrOrStderr()
+	fmt.Fprintf(talk, "picket: %s: %s\n", j.place(line), text.Printable(exit.Text(err)))
+	if remedy := exit.Remedy(err); remedy != "" {
+		fmt.Fprintf(talk, "  fix: %s\n", text.Printable(remedy))
+	}
+}
+
+func (j *fileSubmission) place(line int) string {
+	if j.name == "-" {
+		return "line " + strconv.Itoa(line)
+	}
+	return term.OneLine(j.name) + ":" + strconv.Itoa(line)
+}
+
+// result is the error of the command. If the work has stopped early, it says how to go on.
+func (j *fileSubmission) result(err error) error {
+	stopped, ok := errors.AsType[*taskfile.StoppedError](err)
+	if !ok {
+		if err == nil && j.firstRefusal != nil {
+			return exit.Status(exit.Code(j.firstRefusal))
+		}
+		return err
+	}
+	fmt.Fprintf(j.cmd.ErrOrStderr(), "picket: stopped at %s; the lines before are done\n", j.place(stopped.Line))
+	PrintNext(j.cmd, term.ShellJoin([]string{"picket", "task", "create", "--from", j.name, "--key-prefix", j.prefix}))
+	return stopped.Err
 }
 
 // placementFlags reads the flags that only `task create` has.
