@@ -31,10 +31,23 @@ func unreachable(baseURL string, err error) error {
 // decodeProblem turns an error answer into a *picket.Error.
 func decodeProblem(res *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(res.Body, maxProblem))
-	members := map[string]any{}
-	if strings.Contains(res.Header.Get("Content-Type"), "json") {
-		_ = json.Unmarshal(b, &members, jsontext.AllowDuplicateNames(true))
+	if !strings.Contains(res.Header.Get("Content-Type"), "json") {
+		b = nil
 	}
+	e := problemOf(b)
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	if e.Code == "" {
+		return foreignAnswer(res, e)
+	}
+	return e
+}
+
+// problemOf decodes an error object. Without one, the error has no code.
+func problemOf(object []byte) *picket.Error {
+	members := map[string]any{}
+	_ = json.Unmarshal(object, &members, jsontext.AllowDuplicateNames(true))
 	e := &picket.Error{
 		Code:    picket.Code(stringMember(members, "code")),
 		Message: stringMember(members, "message"),
@@ -48,12 +61,6 @@ func decodeProblem(res *http.Response) error {
 	}
 	if len(members) > 0 {
 		e.Facts = members
-	}
-	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
-		e.RetryAfter = time.Duration(s) * time.Second
-	}
-	if e.Code == "" {
-		return foreignAnswer(res, e)
 	}
 	return e
 }

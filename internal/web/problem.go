@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -74,6 +75,20 @@ func routingRefusal(c echo.Context, err *echo.HTTPError) *picket.Error {
 	return picket.Refuse(picket.CodeInternal,
 		"Try again; if it stays, look for the request id in the server's log.", "something went wrong on our side")
 }
+
+// Problem is the error object of one of several things that a request asks for. It logs err as the error of a
+// whole request is logged. It may be called from several goroutines of one request.
+func Problem(c echo.Context, log *slog.Logger, err error) picket.RawJSON {
+	refusal := refusalOf(c, err)
+	if c.Request().Context().Err() == nil {
+		logProblem(WithLogIDs(log), c, refusal, err)
+	}
+	return picket.RawJSON(problemBody(refusal, RequestID(c)))
+}
+
+// Panicked is the error of a panic with a value that recover has returned. A handler needs it for the goroutines
+// that it starts; its own panics are caught in any case.
+func Panicked(value any) error { return &panicked{value: value, stack: debug.Stack()} }
 
 func logProblem(log *slog.Logger, c echo.Context, refusal *picket.Error, err error) {
 	ctx := c.Request().Context()

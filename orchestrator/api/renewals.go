@@ -1,0 +1,67 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/web"
+)
+
+// maxRenewalsBody bounds the body of a renewal of several leases: each has up to 1 KiB.
+const maxRenewalsBody = picket.MaxRenewals << 10
+
+// renewalsBody is the body as it is read. Each lease is decoded on its own, so that a mistake in one
+// does not affect the others.
+type renewalsBody struct {
+	Leases []picket.RawJSON `json:"leases"`
+}
+
+// renewalsAnswer has a picket.Renewal or an error object for each lease, in the order of the request.
+type renewalsAnswer struct {
+	Leases []any `json:"leases"`
+}
+
+// renewLeases renews leases that the key of the caller has acquired.
+func (a *API) renewLeases(r request) error {
+	if err := r.noQuery(); err != nil {
+		return err
+	}
+	body, _, err := web.Decode[renewalsBody](r.Context, maxRenewalsBody)
+	if err != nil {
+		return err
+	}
+	if n := len(body.Leases); n < 1 || n > picket.MaxRenewals {
+		return picket.Invalid("/leases", fmt.Sprintf("Send 1 to %d leases; send more in another request.", picket.MaxRenewals),
+			"leases has %d items, and 1 to %d are allowed", n, picket.MaxRenewals)
+	}
+	answer := renewalsAnswer{Leases: make([]any, len(body.Leases))}
+	var group sync.WaitGroup
+	for i, lease := range body.Leases {
+		group.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					answer.Leases[i] = web.Problem(r.Context, a.log, web.Panicked(v))
+				}
+			}()
+			renewal, err := r.renewLease(i, lease)
+			if answer.Leases[i] = renewal; err != nil {
+				answer.Leases[i] = web.Problem(r.Context, a.log, err)
+			}
+		})
+	}
+	group.Wait()
+	return web.JSON(r.Context, http.StatusOK, answer)
+}
+
+// renewLease renews one lease of a request.
+func (r request) renewLease(i int, raw picket.RawJSON) (picket.Renewal, error) {
+	var lease picket.LeaseToRenew
+	if web.Unmarshal(raw, &lease) != nil { // its error may quote the credential
+		return picket.Renewal{}, picket.Invalid(fmt.Sprintf("/leases/%d", i),
+			`Send an object such as {"leaseToken":"pkl_…","fencingToken":1}.`,
+			"the item is not an object with a leaseToken and, optionally, a fencingToken")
+	}
+	return r.engine.RenewToken(r.ctx(), r.who.KeyID, lease)
+}
