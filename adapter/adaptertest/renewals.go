@@ -63,5 +63,5 @@ func (s *Server) renewOne(r *http.Request, item picket.LeaseToRenew) (any, error
 			"the store was adopted")
 	}
 	l.confirmed = true
-	return renew(s, l, r, nil)
+	return renew(s, l, r, []byte("{}"))
 }
