@@ -88,7 +88,8 @@ func mustRenew(t *testing.T, attempts ...*Attempt) {
 func TestLeasesThatAreDueSoonAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newGroupFixture()
-		first, soon, late, elsewhere := f.lease("first", "a"), f.lease("soon", "a"), f.lease("late", "a"), f.lease("x", "b")
+		first, soon := f.lease("first", "a"), f.lease("soon", "a")
+		late, elsewhere := f.lease("late", "a"), f.lease("x", "b")
 		for m, at := range map[*Member]time.Duration{first: 0, soon: 0, late: time.Second, elsewhere: 0} {
 			if m.Wait(from(at)) != nil {
 				t.Fatal("an attempt has begun")
