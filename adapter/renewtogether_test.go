@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/adaptertest"
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 const (
@@ -38,20 +41,20 @@ func (m *manyLeases) Write(p []byte) (int, error) {
 	return m.log.Write(p)
 }
 
-// holdLeases starts an adapter and waits until it holds n leases. The clock has moved by less than 2 s then.
-func holdLeases(t *testing.T, n int, window time.Duration, change ...func(*Config)) *manyLeases {
+// holdLeases starts an adapter and waits until it holds a lease of each window.
+func holdLeases(t *testing.T, windows []time.Duration) *manyLeases {
 	t.Helper()
 	m := &manyLeases{}
-	m.a, m.s = newScriptedAdapter(t, func(p *scriptedProcess) { <-p.done }, append(change, func(c *Config) {
-		c.Max, c.PinnedOnly, c.Unregistered = n, true, true
+	m.a, m.s = newScriptedAdapter(t, func(p *scriptedProcess) { <-p.done }, func(c *Config) {
+		c.Max, c.PinnedOnly, c.Unregistered = len(windows), true, true
 		c.Log = slog.New(slog.NewTextHandler(m, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.OnEvent = func(e Event) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.events = append(m.events, e)
 		}
-	})...)
-	for range n {
+	})
+	for _, window := range windows {
 		m.ids = append(m.ids, m.s.Queue(adaptertest.Task{Window: window, Retries: 1}))
 	}
 	ctx, drain := context.WithCancel(t.Context())
@@ -107,7 +110,7 @@ func (m *manyLeases) failures() (n int) {
 func TestTheLeasesOfAnAdapterAreRenewedTogether(t *testing.T) {
 	for _, n := range []int{2, 64} {
 		synctest.Test(t, func(t *testing.T) {
-			m := holdLeases(t, n, 300*time.Second)
+			m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, n))
 			alone := m.requests(renewPath)
 			time.Sleep(10*180*time.Second + time.Second)
 			if got := m.requests(togetherPath); got != 10 {
@@ -130,7 +133,7 @@ func TestTheLeasesOfAnAdapterAreRenewedTogether(t *testing.T) {
 // renewed early. Those that are farther apart stay apart.
 func TestLeasesOfDifferentTimesComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		for i, id := range m.ids[1:] { // the first one is as old as the adapter
 			m.s.Expire(id)
 			time.Sleep(time.Duration(i+1) * 8 * time.Second)
@@ -153,7 +156,7 @@ func TestALostRequestForSeveralLeases(t *testing.T) {
 		adaptertest.Hang, adaptertest.HangReply} {
 		for _, window := range []time.Duration{5 * time.Second, 300 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
-				m := holdLeases(t, 3, window)
+				m := holdLeases(t, slices.Repeat([]time.Duration{window}, 3))
 				alone := m.requests(renewPath)
 				restore := m.s.Fail(togetherPath, kind, -1)
 				time.Sleep(5 * window)
@@ -179,7 +182,7 @@ func TestALostRequestForSeveralLeases(t *testing.T) {
 // An older server answers 404 once. No renewal fails for that, and no lease is late.
 func TestRenewalsAtAnOlderServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		m.s.SupportRenewals(false)
 		before := m.requests(renewPath)
 		time.Sleep(185 * time.Second)
@@ -205,7 +208,7 @@ func TestRenewalsAtAnOlderServer(t *testing.T) {
 // A lease that is lost ends its own agent at once, and no other one.
 func TestOneOfSeveralLeasesIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		defer m.s.Fail("/v1/lease/watch", adaptertest.Hang, -1)() // only the renewal tells
 		m.s.Cancel(m.ids[3])
 		time.Sleep(181 * time.Second)
@@ -224,7 +227,7 @@ func TestOneOfSeveralLeasesIsLost(t *testing.T) {
 // An error of one lease that may pass is retried for this lease alone.
 func TestOneOfSeveralRenewalsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		alone := m.requests(renewPath)
 		m.s.Fail("item "+m.s.View(m.ids[3]).Runs[0].RunID, adaptertest.Unavailable, 1)
 		time.Sleep(200 * time.Second)
@@ -243,7 +246,7 @@ func TestOneOfSeveralRenewalsFails(t *testing.T) {
 // A lease that another key has acquired is renewed alone from then on, and loses no attempt.
 func TestALeaseOfAnotherKeyIsRenewedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		alone := m.requests(renewPath)
 		m.s.TakeOver(m.s.View(m.ids[3]).Runs[0].RunID)
 		time.Sleep(5 * 181 * time.Second)
@@ -258,7 +261,7 @@ func TestALeaseOfAnotherKeyIsRenewedAlone(t *testing.T) {
 // With an adopted store, each lease is reclaimed and renewed on its own, without a failure.
 func TestSeveralLeasesAreReclaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := holdLeases(t, 4, 300*time.Second)
+		m := holdLeases(t, slices.Repeat([]time.Duration{300 * time.Second}, 4))
 		restore := m.s.Fail("/v1/lease/watch", adaptertest.Hang, -1)
 		m.s.Adopt()
 		time.Sleep(185 * time.Second)
@@ -272,6 +275,28 @@ func TestSeveralLeasesAreReclaimed(t *testing.T) {
 			t.Errorf("%d failures", m.failures())
 		}
 		time.Sleep(600 * time.Second)
+		m.end(t)
+	})
+}
+
+// Whatever becomes of requests for several leases, no lease of any window ends while single renewals are answered.
+func TestRequestsForSeveralLeasesMakeNoLeaseLate(t *testing.T) {
+	seed := rig.Seed(t)
+	synctest.Test(t, func(t *testing.T) {
+		dice := rand.New(rand.NewPCG(seed, 1))
+		m := holdLeases(t, []time.Duration{3 * time.Second, 5 * time.Second, 5 * time.Second, 10 * time.Second,
+			10 * time.Second, 60 * time.Second, 60 * time.Second, 300 * time.Second})
+		for range 40 {
+			kind := []adaptertest.Fault{adaptertest.Unavailable, adaptertest.DropRequest, adaptertest.DropReply,
+				adaptertest.Hang, adaptertest.HangReply}[dice.IntN(5)]
+			restore := m.s.Fail(togetherPath, kind, -1)
+			time.Sleep(time.Duration(dice.Int64N(int64(time.Minute))))
+			restore()
+			time.Sleep(time.Duration(dice.Int64N(int64(2 * time.Minute))))
+		}
+		if m.requests(togetherPath) < 20 || m.failures() < 10 {
+			t.Errorf("%d requests together and %d failures only", m.requests(togetherPath), m.failures())
+		}
 		m.end(t)
 	})
 }

@@ -58,7 +58,7 @@ type Server struct {
 	noAdvance   bool
 	noTogether  bool
 	foreign     map[string]bool // runs whose lease another key has acquired
-	clockOffset time.Duration // of the clock on the wall
+	clockOffset time.Duration   // of the clock on the wall
 }
 
 // Task scripts a task. Zero values mean the defaults.

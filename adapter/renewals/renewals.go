@@ -189,6 +189,13 @@ func (g *Group) collect(b *batch, first *Member, now time.Duration) {
 
 // recordRequest takes note of a request for several leases.
 func (g *Group) recordRequest(server string, err error) {
+	if pause := g.pauseAfter(server, err); pause > 0 { // not under the lock: a log may block
+		g.cfg.Log.Info("leases are renewed one by one for a while", "server", server, "for", pause, "err", err)
+	}
+}
+
+// pauseAfter sets the pause of a server after a request, 0 after a success.
+func (g *Group) pauseAfter(server string, err error) (pause time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.servers[server]
@@ -198,15 +205,15 @@ func (g *Group) recordRequest(server string, err error) {
 	}
 	if err == nil {
 		*s = serverState{}
-		return
+		return 0
 	}
-	pause := mostPause
+	pause = mostPause
 	if isRetryable(err) {
 		pause = min(leastPause<<min(s.failures, 10), mostPause)
 	}
 	s.failures++
 	s.pausedUntil = g.cfg.Clock() + pause
-	g.cfg.Log.Info("leases are renewed one by one for a while", "server", server, "for", pause, "err", err)
+	return pause
 }
 
 // isRetryable reports whether the same request may succeed later.

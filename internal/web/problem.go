@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
@@ -85,10 +84,6 @@ func Problem(c echo.Context, log *slog.Logger, err error) picket.RawJSON {
 	}
 	return picket.RawJSON(problemBody(refusal, RequestID(c)))
 }
-
-// Panicked is the error of a panic with a value that recover has returned. A handler needs it for the goroutines
-// that it starts; its own panics are caught in any case.
-func Panicked(value any) error { return &panicked{value: value, stack: debug.Stack()} }
 
 func logProblem(log *slog.Logger, c echo.Context, refusal *picket.Error, err error) {
 	ctx := c.Request().Context()
