@@ -185,8 +185,8 @@ func TestTheErrorOfAPartIsAProblem(t *testing.T) {
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	e := newTestServer(log)
-	refusal := picket.Refuse(picket.CodeStaleFence, "Stop.", "token %d was superseded by %d", 17, 18).With("current", 18)
-	parts := []error{refusal, errors.New("secret: hunter2"), web.Panicked("secret: hunter2"), picket.CodeUnavailable}
+	refusal := picket.Refuse(picket.CodeStaleFence, "Stop.", "token %d was superseded", 17).With("current", 18)
+	parts := []error{refusal, errors.New("secret: hunter2"), web.Panicked("secret"), picket.CodeUnavailable}
 	e.GET("/whole/:n", func(c echo.Context) error { return parts[c.Param("n")[0]-'0'] })
 	e.GET("/parts", func(c echo.Context) error {
 		answer := make([]picket.RawJSON, len(parts))
