@@ -134,6 +134,7 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 		if watch.wasSuspended() { // renew before anything else, on a new connection
 			abort(attempt)
+			k.member.Leave() // also from what another member has begun before
 			attempt, k.nextRenewal, k.resuming, k.awaitingHeartbeat = nil, now, true, true
 		}
 		if at := k.warnAt(); !k.warned && !k.resuming && now >= at {

@@ -2,7 +2,6 @@ package renewals
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -88,7 +87,8 @@ func (e entry) needsOwnRequest(err error, answered bool) bool {
 	switch {
 	case err == nil || isRetryable(err) || code.Fenced() || answered && code == picket.CodeInternal:
 		return false // the keeper handles it as after a request of its own
-	case answered && !errors.Is(err, picket.CodeReclaimRequired): // such as a lease that another key has acquired
+	case !answered || code == picket.CodeReclaimRequired || code == picket.CodeTooLarge: // the next one may succeed
+	default: // such as a lease that another key has acquired
 		e.member.group.mu.Lock()
 		e.member.alone = true
 		e.member.group.mu.Unlock()

@@ -144,7 +144,8 @@ func (m *Member) Start(t Timing, together bool) *Attempt {
 	return own
 }
 
-// Leave ends the part that the lease takes. An attempt that the keeper does not have yet is aborted.
+// Leave ends the part that the lease takes, until the next Wait or Start. An attempt that the keeper does not have
+// yet is aborted.
 func (m *Member) Leave() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()

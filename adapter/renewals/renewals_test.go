@@ -187,6 +187,8 @@ func TestErrorsOfARequestForSeveralLeases(t *testing.T) {
 		{"one away", nil, away, picket.CodeUnavailable, nil, nil, "[together 2]"},
 		{"one of another key", nil, picket.Refuse(picket.CodeUnauthenticated, "", "whose"), nil, nil,
 			[]string{"alone two"}, "[alone one alone two]"},
+		{"one with large commands", nil, picket.Refuse(picket.CodeTooLarge, "", "large"), nil, nil,
+			[]string{"alone two"}, "[together 2]"},
 		{"one to be reclaimed", nil, picket.Refuse(picket.CodeReclaimRequired, "", "reclaim"), nil, nil,
 			[]string{"alone two"}, "[together 2]"},
 	} {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
@@ -20,7 +22,7 @@ type renewalsBody struct {
 
 // renewalsAnswer has a picket.Renewal or an error object for each lease, in the order of the request.
 type renewalsAnswer struct {
-	Leases []any `json:"leases"`
+	Leases []picket.RawJSON `json:"leases"`
 }
 
 // renewLeases renews leases that the key of the caller has acquired.
@@ -36,7 +38,7 @@ func (a *API) renewLeases(r request) error {
 		return picket.Invalid("/leases", fmt.Sprintf("Send 1 to %d leases; send more in another request.", picket.MaxRenewals),
 			"leases has %d items, and 1 to %d are allowed", n, picket.MaxRenewals)
 	}
-	answer := renewalsAnswer{Leases: make([]any, len(body.Leases))}
+	answer := renewalsAnswer{Leases: make([]picket.RawJSON, len(body.Leases))}
 	var group sync.WaitGroup
 	for i, lease := range body.Leases {
 		group.Go(func() {
@@ -45,8 +47,8 @@ func (a *API) renewLeases(r request) error {
 					answer.Leases[i] = web.Problem(r.Context, a.log, web.Panicked(v))
 				}
 			}()
-			renewal, err := r.renewLease(i, lease)
-			if answer.Leases[i] = renewal; err != nil {
+			renewed, err := r.renewLease(i, lease)
+			if answer.Leases[i] = renewed; err != nil {
 				answer.Leases[i] = web.Problem(r.Context, a.log, err)
 			}
 		})
@@ -55,13 +57,30 @@ func (a *API) renewLeases(r request) error {
 	return web.JSON(r.Context, http.StatusOK, answer)
 }
 
-// renewLease renews one lease of a request.
-func (r request) renewLease(i int, raw picket.RawJSON) (picket.Renewal, error) {
+// maxRenewalAnswer bounds the answer about one lease in bytes, so that an agent with large commands does not make
+// the answer too large for the other leases.
+const maxRenewalAnswer = 64 << 10
+
+// renewLease renews one lease of a request, and returns its renewal.
+func (r request) renewLease(i int, raw picket.RawJSON) (picket.RawJSON, error) {
 	var lease picket.LeaseToRenew
 	if web.Unmarshal(raw, &lease) != nil { // its error may quote the credential
-		return picket.Renewal{}, picket.Invalid(fmt.Sprintf("/leases/%d", i),
+		return nil, picket.Invalid(fmt.Sprintf("/leases/%d", i),
 			`Send an object such as {"leaseToken":"pkl_…","fencingToken":1}.`,
 			"the item is not an object with a leaseToken and, optionally, a fencingToken")
 	}
-	return r.engine.RenewToken(r.ctx(), r.who.KeyID, lease)
+	renewal, err := r.engine.RenewToken(r.ctx(), r.who.KeyID, lease)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := json.Marshal(renewal, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode renewal: %w", err)
+	}
+	if len(answer) > maxRenewalAnswer {
+		return nil, picket.Refuse(picket.CodeTooLarge, "Renew this lease with POST /v1/lease/renew, which has the commands.",
+			"the lease is renewed, but its commands have more than %d bytes", maxRenewalAnswer).
+			With("limit", maxRenewalAnswer)
+	}
+	return answer, nil
 }

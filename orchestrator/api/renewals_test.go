@@ -149,6 +149,25 @@ func TestALeaseThatIsRefusedDoesNotAffectTheOthers(t *testing.T) {
 	})
 }
 
+// An agent that has large programs to run does not make the answer too large for the other leases.
+func TestLargeCommandsOfOneLease(t *testing.T) {
+	onBothStores(t, func(t *testing.T, p *fixture) {
+		leases := p.acquireMany("agent", 3)
+		held, err := p.sealer.OpenLeaseToken(leases[1].LeaseToken.Reveal())
+		must(t, err)
+		must(t, p.RunEvents(t.Context(), held, []picket.RunEvent{{Type: picket.EventRunLaunched, Exec: true}}))
+		must(t, p.OrderExec(t.Context(), held, picket.ExecRequest{CallID: "c1", Argv: []string{"cat"},
+			Stdin: strings.Repeat("x", 64<<10), TimeoutSeconds: 20, TTLMs: 30_000}))
+		got := p.renewAll("agent", itemsOf(leases)...)
+		if got[0].Code != "" || got[1].Code != picket.CodeTooLarge || got[1].Remedy == "" || got[2].Code != "" {
+			t.Errorf("%+v", got)
+		}
+		if r, err := p.Renew(t.Context(), held); err != nil || len(r.Commands) != 1 {
+			t.Errorf("the renewal of the lease alone: %+v %v", r, err)
+		}
+	})
+}
+
 // A client learns nothing about leases of others: what it is told about them is what it is told about nothing.
 func TestTheLeasesOfOthersLookLikeNone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, p *fixture) {
