@@ -97,8 +97,12 @@ func TestALeaseThatIsRefusedDoesNotAffectTheOthers(t *testing.T) {
 		p.want(200, "POST", "/api/v1/tasks/"+ended.TaskID+"/cancel", "operator", `{}`)
 		stale := p.acquireMany("agent", 1)[0]
 		p.want(200, "POST", "/api/v1/leases/"+stale.TaskID+"/expire", "operator", `{}`)
-		leases := p.acquireMany("agent", 62) // one of them is the next lease of the stale one's task
-		p.want(200, "POST", "/api/v1/leases/"+others[1].TaskID+"/expire", "operator", `{}`)
+		leases := p.acquireMany("agent", 64) // one of them is the next lease of the stale one's task
+		expired := leases[63]
+		leases = leases[:63]
+		for _, l := range []picket.Lease{expired, others[1]} {
+			p.want(200, "POST", "/api/v1/leases/"+l.TaskID+"/expire", "operator", `{}`)
+		}
 		good := leases[0]
 		elsewhere := p.sealer.LeaseTokenFor(picket.SideAdapter, "other", good.TaskID, good.RunID).Reveal()
 		wrongTask := p.sealer.LeaseTokenFor(picket.SideAdapter, "default", leases[1].TaskID, good.RunID).Reveal()
@@ -110,6 +114,7 @@ func TestALeaseThatIsRefusedDoesNotAffectTheOthers(t *testing.T) {
 			field      string
 		}{
 			{"stale", toRenew(stale), picket.CodeStaleFence, ""},
+			{"expired", toRenew(expired), picket.CodeLeaseExpired, ""},
 			{"cancelled", toRenew(ended), picket.CodeTaskCancelled, ""},
 			{"another key's", toRenew(others[0]), picket.CodeUnauthenticated, ""},
 			{"another key's that has ended", toRenew(others[1]), picket.CodeUnauthenticated, ""},
