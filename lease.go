@@ -115,6 +115,20 @@ type Renewal struct {
 	IdleMs *int64 `json:"idleMs,omitempty"`
 }
 
+// MaxRenewals is how many leases one request can renew.
+const MaxRenewals = 64
+
+// RenewRequest is the body of POST /v1/leases/renew: the leases that are renewed together, 1 to [MaxRenewals].
+type RenewRequest struct {
+	Leases []LeaseToRenew `json:"leases"`
+}
+
+// LeaseToRenew names a lease that the key of the request has acquired.
+type LeaseToRenew struct {
+	LeaseToken   Secret `json:"leaseToken"`             // that of the adapter
+	FencingToken int64  `json:"fencingToken,omitempty"` // optional; when sent, it must be the lease's own
+}
+
 // Command is an order to the adapter, delivered by watch and renewal.
 type Command struct {
 	Command string `json:"command"` // stop, nudge, messages or exec

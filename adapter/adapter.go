@@ -109,6 +109,7 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.checkStateDir(); err != nil {
 		return nil, err
 	}
+	cfg.renewals = newRenewals(&cfg)
 	a := &Adapter{cfg: cfg, client: newClient(cfg.BaseURL, cfg.Key, cfg.HTTP)}
 	a.releasing, a.releaseNow = context.WithCancel(context.Background())
 	return a, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/agents"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/renewals"
 	"github.com/picket-dev/picket/adapter/workspace"
 )
 
@@ -179,6 +180,8 @@ type Config struct {
 	onStep       func(point string)   // for tests: called for every step of a workspace
 	pushEvery    time.Duration        // for tests: how often a branch that has moved is pushed or handed in
 
+	// renewals are those of the leases of this process.
+	renewals *renewals.Group
 	// clock reads a clock that counts time in suspend, too.
 	clock func() time.Duration
 	// jitter picks a time from 0 up to d.

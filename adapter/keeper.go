@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/adapter/renewals"
 )
 
 // keeper holds one lease: it renews at 60 % of the window and knows when the
@@ -15,6 +16,7 @@ import (
 type keeper struct {
 	clock       func() time.Duration
 	renew       func(context.Context) (picket.Renewal, error)
+	member      *renewals.Member // renews with other leases of the process; nil: alone
 	window      time.Duration
 	confirmedAt time.Duration // when the last confirmed request was sent
 	ttl         time.Duration // what it was answered
@@ -115,21 +117,15 @@ func (k *keeper) confirm(ctx context.Context, giveUp time.Duration) (picket.Rene
 // fail, which are tried again in their own time.
 func (k *keeper) renewSoon() { wakeUp(k.renewNow) }
 
-// renewalResult is the answer to a renewal sent at sent.
-type renewalResult struct {
-	sent    time.Duration
-	renewal picket.Renewal
-	err     error
-}
-
 // run renews until ctx ends (nil), the lease is definitely lost (the
 // refusal) or the time to kill has come (errLeaseDeadline, errHeartbeatsUnacked, errRegistrationEnded).
 func (k *keeper) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var answer chan renewalResult // nil: no request under way
-	abort := func() {}
-	defer func() { abort() }()
+	if k.member == nil {
+		k.member = renewals.New(renewals.Config{Clock: k.clock}).Member(renewals.Lease{Alone: k.renew})
+	}
+	defer k.member.Leave()
+	var attempt *renewals.Attempt // nil: no request under way
+	defer func() { abort(attempt) }()
 	watch := newSuspendDetector(k.clock)
 	for {
 		now, heard := k.clock(), k.registration.nextAck()
@@ -137,15 +133,16 @@ func (k *keeper) run(ctx context.Context) error {
 			return err
 		}
 		if watch.wasSuspended() { // renew before anything else, on a new connection
-			abort()
-			answer, k.nextRenewal, k.resuming, k.awaitingHeartbeat = nil, now, true, true
+			abort(attempt)
+			k.member.Leave() // also from what another member has begun before
+			attempt, k.nextRenewal, k.resuming, k.awaitingHeartbeat = nil, now, true, true
 		}
 		if at := k.warnAt(); !k.warned && !k.resuming && now >= at {
 			k.warned = true
 			k.onWarning()
 		}
-		if answer == nil && now >= k.nextRenewal {
-			answer, abort = k.send(ctx, now)
+		if attempt == nil {
+			attempt = k.nextAttempt(now)
 		}
 		select {
 		case <-ctx.Done():
@@ -159,41 +156,61 @@ func (k *keeper) run(ctx context.Context) error {
 			if k.failures == 0 {
 				k.nextRenewal = k.clock()
 			}
-		case <-time.After(k.wait(now, answer == nil)):
-		case a := <-answer:
-			answer = nil
-			if err := k.handleResult(a); err != nil {
+		case <-k.member.Begun():
+		case <-time.After(k.wait(now, attempt == nil)):
+		case r := <-resultOf(attempt):
+			attempt = nil
+			if err := k.handleResult(r); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// send starts one renewal. The channel has room, so an aborted one ends alone.
-func (k *keeper) send(ctx context.Context, now time.Duration) (chan renewalResult, func()) {
-	answer := make(chan renewalResult, 1)
-	try, cancel := context.WithTimeout(ctx, attemptTimeout(k.window, k.killAt()-now))
-	go func() {
-		defer cancel()
-		r, err := k.renew(try)
-		answer <- renewalResult{now, r, err}
-	}()
-	return answer, cancel
+// nextAttempt renews if the lease is due. Otherwise it lets other leases of the process take this one along a
+// little early, and returns the attempt if one of them has begun. After a failure the lease is renewed alone.
+func (k *keeper) nextAttempt(now time.Duration) *renewals.Attempt {
+	window, killAt := k.window, k.killAt()
+	timing := renewals.Timing{
+		From:    k.nextRenewal - window/10,
+		Timeout: func(now time.Duration) time.Duration { return attemptTimeout(window, killAt-now) },
+	}
+	if k.failures > 0 {
+		timing.From = renewals.Never
+	}
+	if now >= k.nextRenewal {
+		return k.member.Start(timing, k.failures == 0)
+	}
+	return k.member.Wait(timing)
+}
+
+func abort(a *renewals.Attempt) {
+	if a != nil {
+		a.Abort()
+	}
+}
+
+// resultOf is where the result of an attempt comes from. Nothing comes if there is none under way.
+func resultOf(a *renewals.Attempt) <-chan renewals.Result {
+	if a == nil {
+		return nil
+	}
+	return a.Done
 }
 
 // handleResult handles an answer; an error is a definite loss.
-func (k *keeper) handleResult(a renewalResult) error {
+func (k *keeper) handleResult(r renewals.Result) error {
 	k.resuming = false
 	switch {
-	case a.err == nil:
-		k.recordRenewal(a.sent, a.renewal)
-		k.onRenewed(a.renewal)
-	case leaseLost(a.err):
-		return a.err
+	case r.Err == nil:
+		k.recordRenewal(r.Sent, r.Renewal)
+		k.onRenewed(r.Renewal)
+	case leaseLost(r.Err):
+		return r.Err
 	default:
 		k.failures++
 		k.nextRenewal = k.clock() + k.backoff(k.remaining())
-		k.onFailed(a.err)
+		k.onFailed(r.Err)
 	}
 	return nil
 }

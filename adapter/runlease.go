@@ -10,6 +10,8 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
+	"github.com/picket-dev/picket/adapter/renewals"
+	"github.com/picket-dev/picket/client"
 )
 
 // runLease keeps the lease of a run. It renews the lease, follows its changes, passes its deadline
@@ -33,6 +35,7 @@ func newRunLease(scope *runScope, under *registration, member *registeredRun, ag
 		onHeartbeatAcked: l.extendDeadline,
 		clock:            scope.cfg.clock,
 		renew:            scope.proxy.Renew,
+		member:           scope.renewalsMember(),
 		window:           scope.window(),
 		renewNow:         make(chan struct{}, 1),
 		onRenewed:        l.onRenewed,
@@ -41,6 +44,32 @@ func newRunLease(scope *runScope, under *registration, member *registeredRun, ag
 		onWarningRevoked: l.revokeWarning,
 	}
 	return l
+}
+
+// renewalsMember lets the lease be renewed with the others of this process. The request needs the key, which goes
+// to a tool proxy only if its connection is as private as that to the orchestrator.
+func (s *runScope) renewalsMember() *renewals.Member {
+	server := s.proxy.BaseURL()
+	if s.cfg.Key == "" || !renewals.AsPrivate(server, s.cfg.BaseURL) {
+		server = ""
+	}
+	return s.cfg.renewals.Member(renewals.Lease{
+		Server:     server,
+		Credential: picket.LeaseToRenew{LeaseToken: s.lease.LeaseToken, FencingToken: s.lease.FencingToken},
+		Alone:      s.proxy.Renew,
+	})
+}
+
+// newRenewals makes the group of the leases that an adapter holds.
+func newRenewals(cfg *Config) *renewals.Group {
+	key, httpClient := cfg.Key, cfg.HTTP
+	return renewals.New(renewals.Config{
+		Clock: cfg.clock,
+		Log:   cfg.Log,
+		Send: func(ctx context.Context, server string, leases []picket.LeaseToRenew) ([]client.Renewed, error) {
+			return newClient(server, key, httpClient).Leases.Renew(ctx, leases)
+		},
+	})
 }
 
 // confirm renews the lease for the first time.

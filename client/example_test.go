@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
@@ -161,6 +162,44 @@ func ExampleLeases_Acquire() {
 	// Output:
 	// count to three 1
 	// review 0
+}
+
+// Renew all leases that a program holds with one request.
+func ExampleLeases_Renew() {
+	url, key, stop := server()
+	defer stop()
+	ctx := context.Background()
+	c := client.New(url, key, client.Options{})
+	for n := range 2 {
+		_, err := c.Tasks.Create(ctx, picket.TaskSpec{Title: fmt.Sprint("task ", n)})
+		must(err)
+	}
+	two := 2
+	held, err := c.Leases.Acquire(ctx, picket.AcquireRequest{AgentID: "worker", Max: &two})
+	must(err)
+
+	leases := []picket.LeaseToRenew{{LeaseToken: "pkl_unknown"}}
+	for _, l := range held {
+		leases = append(leases, picket.LeaseToRenew{LeaseToken: l.LeaseToken, FencingToken: l.FencingToken})
+	}
+	sent := time.Now() // the leases count from here
+	answers, err := c.Leases.Renew(ctx, leases)
+	must(err)
+	for _, a := range answers {
+		switch {
+		case a.Err == nil:
+			deadline := sent.Add(time.Duration(a.LeaseTTLMs) * time.Millisecond)
+			fmt.Println("renewed", a.FencingToken, deadline.After(sent))
+		case picket.CodeOf(a.Err).Fenced():
+			fmt.Println("lost: stop the work")
+		default:
+			fmt.Println("refused:", picket.CodeOf(a.Err))
+		}
+	}
+	// Output:
+	// refused: unauthenticated
+	// renewed 1 true
+	// renewed 1 true
 }
 
 // Decide about every result that waits for a person.

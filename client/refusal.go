@@ -44,10 +44,10 @@ func decodeProblem(res *http.Response) error {
 	return e
 }
 
-// problemOf reads the JSON of a refusal. Its code is empty if it is not one.
-func problemOf(b []byte) *picket.Error {
+// problemOf decodes an error object. Without one, the error has no code.
+func problemOf(object []byte) *picket.Error {
 	members := map[string]any{}
-	_ = json.Unmarshal(b, &members, jsontext.AllowDuplicateNames(true))
+	_ = json.Unmarshal(object, &members, jsontext.AllowDuplicateNames(true))
 	e := &picket.Error{
 		Code:    picket.Code(stringMember(members, "code")),
 		Message: stringMember(members, "message"),

@@ -71,9 +71,10 @@ var idPattern = strings.NewReplacer("{id}", "ID", "{task}", "ID", "{role}", "ID"
 	"{piece}", "0", "{name}", "ID", "{command}", "ID",
 	"{prompt}", "ID")
 
-// controlPlane reports whether a route is of the API of an orchestrator, not of a tool proxy.
+// controlPlane reports whether a route is for an API key, not for a lease token.
 func controlPlane(route string) bool {
-	return strings.Contains(route, " "+client.BasePath+"/") || strings.Contains(route, " /api/agents/")
+	return strings.Contains(route, " "+client.BasePath+"/") || strings.Contains(route, " /api/agents/") ||
+		strings.HasSuffix(route, " /v1/leases/renew")
 }
 
 // callWithZeros calls a method with the id ID and zero values. Iterators, streams and downloads read

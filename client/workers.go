@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/picket-dev/picket"
 )
 
-// Leases asks for leases and shows who holds what. A lease is renewed and released with
+// Leases asks for leases, renews them and shows who holds what. A lease is released with
 // its own token at the tool proxy, see package adapter.
 type Leases struct{ c *Client }
 
@@ -40,6 +42,49 @@ func (l Leases) withWait(ctx context.Context, seconds *int) (context.Context, co
 		patience += time.Duration(*seconds) * time.Second
 	}
 	return context.WithTimeout(ctx, patience)
+}
+
+// Renewed is what one lease of [Leases.Renew] was answered.
+type Renewed struct {
+	picket.Renewal // zero if there is an Err
+	// Err is nil, or a *[picket.Error] such as a single renewal gets. A code that is [picket.Code.Fenced] means that
+	// the lease is lost. [picket.CodeUnauthenticated] means that the lease does not belong to the key.
+	Err error
+}
+
+// Renew renews 1 to [picket.MaxRenewals] leases that the key of the client has acquired, and answers for each of
+// them in the same order. An error means that the request failed as a whole: then some may have been renewed. The
+// deadline of a lease counts from before the call. A server of an earlier version does not have the route; its
+// answer is [picket.CodeNotFound]. The base URL of the client is that of the orchestrator or of the tool proxy.
+func (l Leases) Renew(ctx context.Context, leases []picket.LeaseToRenew, opts ...Option) ([]Renewed, error) {
+	var got struct {
+		Leases []picket.RawJSON `json:"leases"`
+	}
+	err := l.c.Call(ctx, http.MethodPost, "/v1/leases/renew", picket.RenewRequest{Leases: leases}, &got, opts...)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Renewed, len(got.Leases))
+	for i, raw := range got.Leases {
+		answers[i] = decodeRenewed(raw)
+	}
+	if len(answers) != len(leases) {
+		err = picket.Refuse(picket.CodeInternal, "Check that the URL is that of a Picket server of this version.",
+			"the server answered for %d of %d leases", len(answers), len(leases))
+	}
+	return answers, err
+}
+
+// decodeRenewed decodes a renewal, or the error object in its place.
+func decodeRenewed(raw picket.RawJSON) (r Renewed) {
+	if e := problemOf(raw); e.Code != "" {
+		r.Err = e
+	} else if err := json.Unmarshal(raw, &r.Renewal); err != nil || r.LeaseTTLMs <= 0 {
+		r.Err = picket.Refuse(picket.CodeInternal, "Check that the URL is that of a Picket server of this version.",
+			"the answer for a lease is neither a renewal nor an error").WithCause(err)
+		r.Renewal = picket.Renewal{}
+	}
+	return r
 }
 
 // List reads the leases that are held now, and how their runs go.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Acquire grants up to req.Max leases on the best tasks the agent covers. When
@@ -361,6 +362,26 @@ func (e *Engine) OpenLeaseToken(req picket.AdvanceRequest) (picket.LeaseCredenti
 	}
 	held.Fence = req.FencingToken
 	return held, nil
+}
+
+// RenewToken is Renew by the lease token of the adapter, for the API key that has acquired the lease. A token
+// that was not made here and the lease of another key are refused in the same words, whatever has become of it.
+func (e *Engine) RenewToken(ctx context.Context, keyID string, l picket.LeaseToRenew) (picket.Renewal, error) {
+	held, err := e.store.cfg.Sealer.OpenLeaseToken(l.LeaseToken.Reveal())
+	switch {
+	case err != nil || held.Namespace != e.namespace || keyID == "":
+		return picket.Renewal{}, store.ParseRefusal("unauthenticated kind=lease")
+	case held.Side == picket.SideAgent:
+		return picket.Renewal{}, picket.Refuse(picket.CodeForbidden,
+			"Send the leaseToken of the lease record, and not its agentToken.",
+			"only the adapter of the run may renew its lease, and this is the agent's credential").
+			With("needs", string(picket.SideAdapter))
+	case l.FencingToken < 0 || l.FencingToken > picket.MaxNumber:
+		return picket.Renewal{}, picket.Invalid("/fencingToken", "Send the fencingToken of the lease, or leave it out.",
+			"the fencing token is not a positive whole number below 2^53")
+	}
+	held.Fence = l.FencingToken
+	return e.renew(ctx, held, keyID)
 }
 
 // How the leases of an advance came about, where that matters.

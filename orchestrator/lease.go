@@ -73,8 +73,13 @@ func contentHash(parts ...string) string {
 
 // Renew extends the lease to a full window from now. It never revives one.
 func (e *Engine) Renew(ctx context.Context, held picket.LeaseCredential) (picket.Renewal, error) {
+	return e.renew(ctx, held, "")
+}
+
+// renew renews a lease that was acquired with the key of this id, or with any key if it is empty.
+func (e *Engine) renew(ctx context.Context, held picket.LeaseCredential, keyID string) (picket.Renewal, error) {
 	start := time.Now()
-	r := e.runHeld(ctx, held, "renew")
+	r := e.runHeld(ctx, held, "renew", keyID)
 	out, left := r.renewal()
 	if r.Err == nil {
 		e.metrics.recordRenewal(out, left, time.Since(start))

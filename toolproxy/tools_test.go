@@ -122,6 +122,9 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 		}
 	}
 	for _, r := range f.doc.Routes() {
+		if r == "POST /v1/leases/renew" { // of keys: the control plane's package answers it
+			continue
+		}
 		if _, path, _ := strings.Cut(r, " "); strings.HasPrefix(path, "/v1/") || path == "/agent/context" {
 			described = append(described, r)
 		}

@@ -32,7 +32,8 @@ type activeFault struct {
 }
 
 // Fail makes the next requests whose path starts with path fail, times of
-// them, or all for a negative number until restore is called.
+// them, or all for a negative number until restore is called. The path "item RUN" is the
+// lease of a run within POST /v1/leases/renew, which knows Unavailable only.
 func (s *Server) Fail(path string, kind Fault, times int) (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,6 +51,9 @@ func (s *Server) route(r *http.Request, kind Fault) (int, any, error) {
 	if r.URL.Path == "/api/v1/leases/advance" && r.Method == http.MethodPost {
 		return s.advance(r, body)
 	}
+	if r.URL.Path == "/v1/leases/renew" && r.Method == http.MethodPost {
+		return s.renewTogether(r, body)
+	}
 	if strings.HasPrefix(r.URL.Path, "/api/v1/tasks/") && strings.Contains(r.URL.Path, "/bundle") &&
 		r.Method == http.MethodGet {
 		return s.readBundle(r)
@@ -269,6 +272,17 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 }
 
 func writeError(w http.ResponseWriter, err error) {
+	b, merr := json.Marshal(problem(err))
+	if merr != nil {
+		panic(merr)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(picket.CodeOf(err).Status())
+	w.Write(b)
+}
+
+// problem is the error object of an error.
+func problem(err error) map[string]any {
 	e := &picket.Error{}
 	if got, ok := err.(*picket.Error); ok {
 		e = got
@@ -280,13 +294,7 @@ func writeError(w http.ResponseWriter, err error) {
 	for k, v := range e.Facts {
 		body[k] = v
 	}
-	b, merr := json.Marshal(body)
-	if merr != nil {
-		panic(merr)
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(e.Code.Status())
-	w.Write(b)
+	return body
 }
 
 func newID(kind string) string {

@@ -56,7 +56,9 @@ type Server struct {
 	noRegistry  bool
 	noSeparate  bool
 	noAdvance   bool
-	clockOffset time.Duration // of the clock on the wall
+	noTogether  bool
+	foreign     map[string]bool // runs whose lease another key has acquired
+	clockOffset time.Duration   // of the clock on the wall
 }
 
 // Task scripts a task. Zero values mean the defaults.
@@ -91,6 +93,7 @@ func New() *Server {
 		acquireReplays: map[string][]*lease{},
 		requests:       map[string]string{},
 		agents:         map[string]*agent{},
+		foreign:        map[string]bool{},
 		registered:     map[string]picket.Agent{},
 	}
 }

@@ -313,6 +313,8 @@ func (p siteParts) mount(e *echo.Echo, at endpoint, orchestrator bool) *echo.Ech
 		if p.endpoints != nil {
 			p.endpoints.Mount(e)
 		}
+	} else if p.proxy != nil {
+		p.control.MountLeases(e)
 	} else {
 		p.control.MountOps(e)
 	}

@@ -19,7 +19,8 @@ const (
 		"The same kind of client with the same settings, the same workers, one run each on both sides, the same Redis; *pipelined* shares round trips between the workers, *plain* does not. Encoding and checking the report is in Picket's side. " +
 		"In *with a request id*, Picket also remembers the request, as it does for agents, so that a repeat has one effect; the other side still does not."
 	renewText = "POST /v1/lease/renew through HTTP, credential check, strict decoding and the engine against an EVALSHA of \"return 1\": calls a second from the same number of workers on the same Redis. " +
-		"*plain* is one round trip a call, what a program without Picket would do; *pipelined* shares them."
+		"*plain* is one round trip a call, what a program without Picket would do; *pipelined* shares them. " +
+		"*32 leases a request* is POST /v1/leases/renew by as many workers, counted by lease, against a plain EVALSHA for each lease."
 )
 
 //go:embed lua/unfenced_report.lua
@@ -249,7 +250,7 @@ func renew(ctx context.Context, b *bench) error {
 			Moonshot: c.goals[1],
 		}, rate, server.version)
 	}
-	return nil
+	return renewTogether(ctx, b, server, site, store.Engine("default"))
 }
 
 // holdersOf leases one task for every worker through one entry.

@@ -76,8 +76,14 @@ func TestFollowedLog(t *testing.T) {
 // counted is how many requests the server has counted under a label.
 func (w *testEnv) counted(label string) int {
 	w.t.Helper()
+	return w.countedAt(w.url, label)
+}
+
+// countedAt is counted at one of several servers.
+func (w *testEnv) countedAt(url, label string) int {
+	w.t.Helper()
 	total := 0
-	for line := range strings.Lines(string(w.call(w.key, "GET", w.url+"/metrics", nil).body)) {
+	for line := range strings.Lines(string(w.call(w.key, "GET", url+"/metrics", nil).body)) {
 		if strings.HasPrefix(line, "picket_http_requests_total{") && strings.Contains(line, label) {
 			n, err := strconv.ParseFloat(strings.Fields(line)[1], 64)
 			w.must(err)

@@ -139,6 +139,10 @@ func (c *secretScanner) provoke(proxy, bearer, key string, task picket.Task) {
 		c.ask(with, http.MethodPost, "/v1/tools/report_progress", map[string]string{"sumary": "x"})
 		c.ask(with, http.MethodPost, "/v1/lease/renew", struct{}{}, "X-Fencing-Token", "99")
 		c.ask(with, http.MethodPost, "/v1/run/logs?stream=none", nil)
+		for _, lease := range []any{map[string]string{"leaseToken": bearer}, map[string]string{"leaseToken": forged},
+			map[string]any{"leaseToken": bearer, "fencingToken": 99}, map[string]string{bearer: "x"}, bearer} {
+			c.ask(with, http.MethodPost, "/v1/leases/renew", map[string]any{"leases": []any{lease}})
+		}
 	}
 	c.ask(c.key, http.MethodGet, "/api/v1/tasks/"+task.TaskID+"?key=wrong", nil)
 	c.ask(c.key, http.MethodPost, "/api/v1/tasks", []string{"no object"})

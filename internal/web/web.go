@@ -59,6 +59,10 @@ type panicked struct {
 	stack []byte
 }
 
+// Panicked is the error of a panic with a value that recover has returned. A handler needs it for the goroutines
+// that it starts; its own panics are caught in any case.
+func Panicked(value any) error { return &panicked{value: value, stack: debug.Stack()} }
+
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 func catchPanics(next echo.HandlerFunc) echo.HandlerFunc {
@@ -67,7 +71,7 @@ func catchPanics(next echo.HandlerFunc) echo.HandlerFunc {
 			if v := recover(); v == http.ErrAbortHandler {
 				panic(v) // net/http's own way to drop a connection
 			} else if v != nil {
-				err = &panicked{value: v, stack: debug.Stack()}
+				err = Panicked(v)
 			}
 		}()
 		return next(c)

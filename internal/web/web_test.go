@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,6 +178,46 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 	if w := do(e, "GET", "/refuse", "", ""); !strings.HasSuffix(w.Body.String(), `"current":18,"presented":17}`) {
 		t.Errorf("facts: %s", w.Body)
 	}
+}
+
+// An error of one of several parts is the same object as that of a whole request, and is logged as that is.
+func TestTheErrorOfAPartIsAProblem(t *testing.T) {
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	e := newTestServer(log)
+	refusal := picket.Refuse(picket.CodeStaleFence, "Stop.", "token %d was superseded", 17).With("current", 18)
+	parts := []error{refusal, errors.New("secret: hunter2"), web.Panicked("secret"), picket.CodeUnavailable}
+	e.GET("/whole/:n", func(c echo.Context) error { return parts[c.Param("n")[0]-'0'] })
+	e.GET("/parts", func(c echo.Context) error {
+		answer := make([]picket.RawJSON, len(parts))
+		var group sync.WaitGroup
+		for i, err := range parts {
+			group.Go(func() { answer[i] = picket.RawJSON(web.ProblemOf(c, log, err).Body) })
+		}
+		group.Wait()
+		return web.JSON(c, 200, answer)
+	})
+	var whole []string
+	for i := range parts {
+		whole = append(whole, askAs(e, fmt.Sprint("/whole/", i), "same"))
+	}
+	lines := strings.Count(logged.String(), "level=")
+	if got, want := askAs(e, "/parts", "same"), "["+strings.Join(whole, ",")+"]"; got != want {
+		t.Errorf("the parts are\n%s, and alone they are\n%s", got, want)
+	}
+	if got := strings.Count(logged.String(), "level=") - lines; got != lines ||
+		strings.Count(logged.String(), "requestId=same") != 2*lines {
+		t.Errorf("%d lines are logged for the parts, and %d for each alone:\n%s", got, lines, &logged)
+	}
+}
+
+// askAs reads the answer to a request with a request id.
+func askAs(e *echo.Echo, path, id string) string {
+	r := httptest.NewRequest("GET", path, nil)
+	r.Header.Set("X-Request-Id", id)
+	w := httptest.NewRecorder()
+	e.ServeHTTP(w, r)
+	return w.Body.String()
 }
 
 func TestRequestIDIsKeptWhenSane(t *testing.T) {

@@ -99,6 +99,7 @@ var unauditedRoutes = map[string]string{
 	"POST /api/v1/run-keys/renew":       "a run key's own",
 	"DELETE /api/v1/run-keys":           "a run key's own",
 	"POST /api/v1/leases/advance":       "a worker's",
+	"POST /v1/leases/renew":             "a worker's: renewals are counted, not logged",
 	"POST /api/v1/agents":               "an agent's own: agent.lifecycle tells it",
 	"POST /api/v1/agents/:id/heartbeat": "an agent's own",
 	"PUT /api/v1/agents/:id/sessions":   "an agent's own: agent_session.started and so on tell it",

@@ -135,12 +135,21 @@ func (a *API) routes() []route {
 		{del, "/api/v1/run-keys", agentScopes, endRunKey},
 
 		{get, "/openapi.yaml", publicScopes, openapi},
-	}, a.opsRoutes()...)
+	}, append(a.leaseRoutes(), a.opsRoutes()...)...)
+}
+
+// renewalsPath is beside the routes of the tool proxy, where a lease is renewed.
+const renewalsPath = "/v1/leases/renew"
+
+// leaseRoutes are what a process with a tool proxy answers to the key that has acquired leases.
+func (a *API) leaseRoutes() []route {
+	return []route{{post, renewalsPath, agentScopes, a.renewLeases}}
 }
 
 // rateExempt are the routes without a rate limit. Without them an agent would
 // be judged dead, or a person could not stop something.
 var rateExempt = map[string]bool{
+	post + " " + renewalsPath:              true,
 	post + " /api/v1/agents/:id/heartbeat": true,
 	del + " /api/v1/agents/:id":            true,
 	del + " /api/v1/keys/:id":              true,

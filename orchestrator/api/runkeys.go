@@ -16,6 +16,7 @@ const runKeyEvents = "GET /api/v1/events"
 var runKeyRoutes = map[string]agentLocation{
 	"POST /api/v1/leases":                         agentInBody,
 	"POST /api/v1/leases/advance":                 agentInBody,
+	"POST " + renewalsPath:                        agentUnnamed, // the lease names the key that acquired it
 	"POST /api/v1/agents":                         agentInBody,
 	"GET /api/v1/agents/:id":                      agentInPath,
 	"DELETE /api/v1/agents/:id":                   agentInPath,

@@ -10,7 +10,7 @@ import (
 // runKeyAllowed says of each route whether a run key of the agent r1 may call it,
 // beside the public ones. It is written down here once more, on purpose.
 var runKeyAllowed = map[string]bool{
-	"POST /api/v1/leases": true, "POST /api/v1/leases/advance": true,
+	"POST /api/v1/leases": true, "POST /api/v1/leases/advance": true, "POST /v1/leases/renew": true,
 	"POST /api/v1/agents": true, "GET /api/v1/agents/:id": true, "DELETE /api/v1/agents/:id": true,
 	"PATCH /api/v1/agents/:id/status": true, "POST /api/v1/agents/:id/heartbeat": true,
 	"GET /api/v1/tasks": true, "GET /api/v1/tasks/:id": true, "GET /api/v1/tasks/:id/evidence": true,

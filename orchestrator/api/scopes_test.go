@@ -31,6 +31,7 @@ var expectedAccess = map[string]string{
 	"GET /api/v1/agents/:id/messages":                  "agent operator",
 	"POST /api/v1/leases":                              "agent operator",
 	"POST /api/v1/leases/advance":                      "agent operator",
+	"POST /v1/leases/renew":                            "agent operator",
 	"GET /api/v1/leases":                               "reviewer operator",
 	"POST /api/v1/leases/:task/expire":                 "operator",
 	"POST /api/v1/agents":                              "agent operator",

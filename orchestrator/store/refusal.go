@@ -124,7 +124,9 @@ var refusalTexts = map[picket.Code]map[string]refusalText{
 	picket.CodeUnauthenticated: {
 		"session": {"the login has ended", "Log in again with a key."},
 		"code":    {"the sign-in has expired or was used before", "Sign in again with a key."},
-		"":        {"the API key is not valid", "Check the key, or make a new one with: picket key create"},
+		"lease": {"the lease token is malformed, or it does not belong to a lease of this key",
+			"Send the leaseToken of a lease that this key has acquired; it starts with pkl_."},
+		"": {"the API key is not valid", "Check the key, or make a new one with: picket key create"},
 	},
 	picket.CodeSessionCapability: capabilityTexts,
 	picket.CodeForbidden: {

@@ -3,13 +3,17 @@
 -- deadline, or the refusal; the first test that fails answers. A lease from
 -- before an adoption holds for nothing but to be reclaimed, whatever its
 -- deadline says: store time stood still while the store was away. Of task and
--- run it reads what most verbs need.
-local function fenced(tid, rid, secret, presented, reclaiming)
+-- run it reads what most verbs need. If key is not empty, a lease that was acquired with another
+-- key is refused first, with the same words as one that does not exist.
+local function fenced(tid, rid, secret, presented, reclaiming, key)
   local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window',
     'confirmed', 'renewals', 'active', 'nudge', 'incarnation', 'execs', 'key')
   local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
     agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
     incarnation = m[13], execs = m[14], key = m[15] })
+  if (key or '') ~= '' and r.key ~= key then -- @same-key
+    return nil, nil, nil, refuse('unauthenticated', 'kind', 'lease')
+  end
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end -- @same-secret
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end -- @same-task
   m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')

@@ -139,11 +139,14 @@ func coverFence(t *testing.T, f *fixture) {
 	renew(func(h *picket.LeaseCredential) { h.RunID = kit.NoRun }, picket.CodeLeaseExpired)
 	renew(func(h *picket.LeaseCredential) { h.TaskID = kit.NoTask }, picket.CodeTaskMismatch)
 	renew(func(h *picket.LeaseCredential) { h.Fence = 9 }, picket.CodeUnknownFence)
+	_, err := f.RenewToken(f.Ctx, "another key", picket.LeaseToRenew{
+		LeaseToken: f.Sealer.LeaseToken(f.Namespace(), h.TaskID, h.RunID)})
+	kit.Refused(t, err, picket.CodeUnauthenticated)
 	h.Fence = 1
 	f.CallTwice(t, func() error { _, err := f.Renew(f.Ctx, h); return err })
 	f.JumpStoreTime(t, 10*time.Minute)
 	renew(func(*picket.LeaseCredential) {}, picket.CodeLeaseExpired) // by time
-	_, _, err := f.Watch(f.Ctx, h, time.Millisecond)
+	_, _, err = f.Watch(f.Ctx, h, time.Millisecond)
 	kit.OK(t, err)
 	_, err = f.ExpireDue(f.Ctx, 100) // confirmed: a failure
 	kit.OK(t, err)

@@ -17,6 +17,7 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"the lease of another key is renewed":                                "TestALeaseIsRenewedForItsKeyAlone",
 	"updates of tasks are not kept":                                      "TestUpdatesOfATaskAreKeptForPush",
 	"an update makes no configuration due":                               "TestUpdatesOfATaskAreKeptForPush",
 	"the result of a task is not told":                                   "TestUpdatesOfATaskAreKeptForPush",

@@ -26,6 +26,7 @@ var mutants = []mutant{
 		[]edit{{"holds-deadline", "if now >= deadline and r.confirmed ~= '1' then"}}},
 	{"secret test dropped",
 		[]edit{{"same-secret", "if not r.secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end"}}},
+	{"the lease of another key is renewed", []edit{{"same-key", "if false then"}}},
 	{"the lease of another task will do",
 		[]edit{{"same-task", "if false then return nil, nil, nil, refuse('task_mismatch') end"}}},
 	{"a repeat needs no secret", []edit{{"repeat-has-secret", "if r[1] == tid and r[3] then"}}},
