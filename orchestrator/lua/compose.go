@@ -25,7 +25,7 @@ type Verb struct {
 	// Urgent is set if a deadline waits for the verb, so that it goes before others.
 	Urgent bool
 
-	// Alone is set if the verb is called by itself, not in a batch with others: it takes long,
+	// Alone is set if the verb is not called in a batch with others: it takes long,
 	// answers much, or changes what a call knows from its beginning.
 	Alone bool
 

@@ -2,21 +2,18 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/picket-dev/picket"
 )
 
 const (
 	// mostInBatch and mostBatchBytes bound a batch, which keeps all other callers waiting.
 	mostInBatch    = 64
 	mostBatchBytes = 256 << 10
-	// largeItem is the size of a call that is sent by itself, so that nobody waits behind it.
+	// largeItem is the size of a call that is in no batch, so that nobody waits behind it.
 	largeItem = 64 << 10
 	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one,
 	// the next is written.
@@ -157,17 +154,29 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 		args = append(append(args, it.script.Name, len(it.args)), it.args...)
 	}
 	got, err := g.callFunction(ctx, c, g.program.Library().Batch(key.allowOOM), key.namespace, args)
-	replies, ok := got.([]any)
-	if err == nil && (!ok || len(replies) != len(items)) {
-		err = errors.Join(picket.ErrUnknown, fmt.Errorf("a batch of %d calls got %d answers", len(items), len(replies)))
+	replies, _ := got.([]any)
+	if err == nil && len(replies) != 2*len(items) {
+		err = fmt.Errorf("a batch of %d calls got %d values", len(items), len(replies))
 	}
 	for i, it := range items {
-		if err != nil {
+		switch {
+		case err != nil:
 			it.err = err
-		} else if refusal, ok := replies[i].(redis.Error); ok {
-			it.err = refusal
-		} else {
-			it.reply = replies[i]
+		case replies[2*i] == int64(1):
+			said, _ := replies[2*i+1].(string)
+			it.err = scriptError(said)
+		default:
+			it.reply = replies[2*i+1]
 		}
 	}
 }
+
+// scriptError is what a script has refused with, as Redis tells it.
+type scriptError string
+
+var _ redis.Error = scriptError("")
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError marks an error of the server.
+func (e scriptError) RedisError() {}

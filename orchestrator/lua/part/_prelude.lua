@@ -31,8 +31,8 @@ local now, raw -- store time and the server's own clock, in ms
 local NOW, RAW -- the same as they are written
 local paused, floor
 on_call(function()
-  call, META = redis.call, KEYS[1]
-  P = string.sub(META, 1, -5)
+  call, P = redis.call, string.sub(KEYS[1], 1, -5)
+  META = K('meta')
 end)
 
 local function server_clock()

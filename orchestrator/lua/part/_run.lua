@@ -30,8 +30,9 @@ local function run(verb, clockless)
 end
 
 -- run_batch is a call of several verbs, one after the other, in a library only. ARGV has for each of them its name,
--- the number of its arguments, and these. Each has its own answer: one that refuses or breaks
--- changes nothing for the others.
+-- the number of its arguments, and these. The reply has for each of them 1 if it refused or broke and
+-- 0 if not, and its answer: one that refuses or breaks changes nothing for the others. An error within
+-- a reply is a text, because a client may take an error there for one of the connection.
 local function run_batch(verbs)
   for _, f in ipairs(call_begins) do f() end
   local no = begin_clock()
@@ -41,7 +42,10 @@ local function run_batch(verbs)
     local n, args = num(items[at + 1]), {}
     for i = 1, n do args[i] = items[at + 1 + i] end
     ARGV = args
-    replies[#replies + 1] = answer_of(verbs[items[at]])
+    local answer = answer_of(verbs[items[at]])
+    local no = type(answer) == 'table' and answer.err
+    replies[#replies + 1] = no and 1 or 0
+    replies[#replies + 1] = no or answer
     at = at + 2 + n
   end
   save_call()

@@ -28,7 +28,8 @@ func coverAll(t *testing.T, f *fixture) {
 		coverSessionHealth, coverSessions, coverCapabilities, coverWakes,
 		coverInspect,
 		coverAdvance,
-		coverBatches, coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
+		coverBatches,
+		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
 		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
 		coverAdoption} {
 		stop(t, f)

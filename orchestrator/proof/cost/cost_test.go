@@ -153,8 +153,8 @@ var collected = regexp.MustCompile(`Collected : (\d+)`)
 func instructions(t *testing.T, n int) int {
 	t.Helper()
 	port := strconv.Itoa(rig.FreePort(t))
-	cmd := exec.Command("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "redis-server", "--port", port,
-		"--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
+	cmd := exec.Command("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "redis-server",
+		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	kit.OK(t, cmd.Start())

@@ -447,7 +447,7 @@ func huntByTest(t *testing.T, bug *kit.ScriptPatch) kit.Verdict {
 	}
 	planted := filepath.Join(t.TempDir(), "planted.json")
 	kit.WriteChanges(t, planted, changes)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // on a busy machine
 	defer cancel()
 	test := findingTests[bug.Name]
 	cmd := exec.CommandContext(ctx, program, "-test.run=^"+test+"$/^Virtual$", "-test.v")
