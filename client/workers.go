@@ -54,8 +54,9 @@ type Renewed struct {
 
 // Renew renews 1 to [picket.MaxRenewals] leases that the key of the client has acquired, and answers for each of
 // them in the same order. An error means that the request failed as a whole: then some may have been renewed. The
-// deadline of a lease counts from before the call. A server of an earlier version does not have the route; its
-// answer is [picket.CodeNotFound]. The base URL of the client is that of the orchestrator or of the tool proxy.
+// deadline of a lease counts from before the call. A server of an earlier version does not have the route. The
+// error is then [picket.CodeNotFound] or [picket.CodeMethodNotAllowed]. The base URL of the client is that of the
+// orchestrator or of the tool proxy.
 func (l Leases) Renew(ctx context.Context, leases []picket.LeaseToRenew, opts ...Option) ([]Renewed, error) {
 	var got struct {
 		Leases []picket.RawJSON `json:"leases"`

@@ -1,7 +1,7 @@
 // Package orchestrator is the state of record: the only package that speaks to
-// Redis. A method of [Engine] that changes something runs one script, which is one
+// Redis. A method of [Engine] that changes something calls one verb, which is one
 // atomic step: the change and its event are written together. Methods that wait
-// run a script several times, and a few decide several tasks one after another.
+// call a verb several times, and a few decide several tasks one after another.
 package orchestrator
 
 import (
@@ -85,7 +85,7 @@ type Config struct {
 	// Now is the time of day that a floor without a memory is taken from. It is
 	// for tests. Defaults to time.Now.
 	Now func() time.Time
-	// NoBatch calls every verb on its own instead of sharing round trips.
+	// NoBatch sends every verb in a call of its own, never in a batch with others.
 	// Defaults to false.
 	NoBatch bool
 	// Log receives what nobody asked for. Defaults to slog.Default().

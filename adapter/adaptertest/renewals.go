@@ -6,15 +6,15 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// SupportRenewals says whether the server has the route POST /v1/leases/renew; without it, it is one of an earlier
-// version. It has it at first.
+// SupportRenewals sets whether the server has the route POST /v1/leases/renew. It has it by default; servers of
+// earlier versions do not.
 func (s *Server) SupportRenewals(has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noTogether = !has
 }
 
-// TakeOver says that another key has acquired the lease of a run. It can be renewed by its own route alone.
+// TakeOver makes the lease of a run one that another key has acquired. It can then be renewed by its own route only.
 func (s *Server) TakeOver(runID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func inflight(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer server.stop()
-	store, sealer, err := openStore(ctx, server, true)
+	store, sealer, err := openStore(ctx, server, false)
 	if err != nil {
 		return err
 	}

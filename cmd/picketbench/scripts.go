@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const scriptsText = "the profile: each script of a standard life called alone for 1,000 tasks from as many workers, pipelined; INFO commandstats before and after say what it cost Redis a call, " +
+const scriptsText = "the profile: each script of a standard life called alone for 1,000 tasks from as many workers, without batches; INFO commandstats before and after say what it cost Redis a call, " +
 	"and which commands it called; the cheapest of the rounds, since whatever else runs on the machine only adds. No peer. The rest of a script's time is Lua itself and its reply."
 
 // profile is what one script costs Redis, a call.
@@ -39,7 +39,7 @@ func scripts(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer server.stop()
-	store, sealer, err := openStore(ctx, server, true)
+	store, sealer, err := openStore(ctx, server, false)
 	if err != nil {
 		return err
 	}

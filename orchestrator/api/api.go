@@ -145,8 +145,8 @@ func (a *API) admit(c echo.Context, exempt bool) (engine *orchestrator.Engine, w
 	return engine, who, err
 }
 
-// checkHost refuses foreign names of the host. A tool proxy is reached under names that the control plane does not
-// know, so the routes beside those of the tool proxy take every name, as the tool proxy does.
+// checkHost refuses foreign names of the host. Tool proxies also serve renewalsPath, under names that the control
+// plane does not know. So that route takes every name, as the tool proxy does.
 func (a *API) checkHost(c echo.Context) error {
 	if c.Path() == renewalsPath {
 		return nil

@@ -1,7 +1,8 @@
-// Package lua holds the scripts that run in Redis. A file whose name begins with
-// an underscore is a part, which scripts name in their headers ("-- needs:"); any
-// other file is a verb, which becomes one script. The base names of all files are
-// unique: that of a verb is the name of its script, also in the metrics.
+// Package lua holds the verbs that run in Redis, and puts them together as a library of
+// functions. A file whose name begins with an underscore is a part, which other files
+// name in their headers ("-- needs:"). Any other file is a verb, which becomes one
+// function. The base names of all files are unique: that of a verb is its name, also in
+// the metrics.
 package lua
 
 import "embed"

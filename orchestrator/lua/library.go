@@ -43,8 +43,8 @@ func (l *Library) Source() string { return l.source }
 // Function returns the name of the function that runs a verb.
 func (l *Library) Function(verb string) string { return l.Name + "_" + verb }
 
-// Batch returns the name of the function that runs several verbs. The verbs that allow it run
-// although Redis is over its maxmemory, and need a batch of their own.
+// Batch returns the name of the function that runs several verbs. Verbs with the flag allow-oom
+// run even if Redis is over its maxmemory, so they have a function of their own for their batches.
 func (l *Library) Batch(allowOOM bool) string {
 	if allowOOM {
 		return l.Name + "_batch_oom"

@@ -2,42 +2,48 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket"
 )
 
 const (
 	// mostInBatch and mostBatchBytes bound a batch, which keeps all other callers waiting.
 	mostInBatch    = 64
 	mostBatchBytes = 256 << 10
-	// largeItem is the size of a call that is in no batch, so that nobody waits behind it.
+	// largeItem is the most bytes of a call in a batch. A larger call is sent alone, so that no call
+	// waits behind it.
 	largeItem = 64 << 10
 	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one,
 	// the next is written.
 	mostUnderWay = 2
-	// mostWaiting bounds the calls that wait for a batch. More are refused at once.
-	mostWaiting = 8192
+	// mostWaiting and mostWaitingBytes bound the calls that wait for a batch. More are refused at once.
+	mostWaiting      = 8192
+	mostWaitingBytes = 64 << 20
 )
 
-// batchKey says which calls may be in one batch. A batch is of one namespace. Redis refuses all of a
-// batch while it is over its maxmemory, unless it is of verbs that it runs nevertheless.
+// batchKey says which calls may be in one batch. All calls of a batch are in one namespace. A
+// Redis over its maxmemory refuses a whole batch, unless all verbs in it have the flag allow-oom.
 type batchKey struct {
 	namespace string
 	urgent    bool
 	allowOOM  bool
 }
 
-// batcher makes one call of Redis of the calls that come while other batches are under way. A call
-// never waits to be in a batch: if nothing is under way, it is sent at once. Each call has its own
-// answer.
+// batcher collects the calls that come while earlier batches are under way, and sends them to Redis
+// as one batch. If fewer than mostUnderWay batches are under way, a call is sent at once. Each call
+// has its own answer.
 type batcher struct {
 	send func(items []*item) // answers all
 
 	mu       sync.Mutex
 	waiting  []*item // in the order in which they came
+	bytes    int64   // of all that wait
 	underWay int
 }
 
@@ -75,17 +81,23 @@ func (b *batcher) do(ctx context.Context, s *script, args []any, size int64) (an
 	if b.withdraw(it) {
 		return nil, Unavailable("the request was given up before it was sent", ctx.Err())
 	}
-	return nil, ctx.Err()
+	select {
+	case <-it.done:
+		return it.reply, it.err
+	default:
+		return nil, ctx.Err()
+	}
 }
 
 // add puts a call into the queue. It reports false if the queue is full.
 func (b *batcher) add(it *item) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) >= mostWaiting {
+	if len(b.waiting) >= mostWaiting || b.bytes > mostWaitingBytes {
 		return false
 	}
 	b.waiting = append(b.waiting, it)
+	b.bytes += it.size
 	if b.underWay < mostUnderWay {
 		b.underWay++
 		go b.work()
@@ -100,6 +112,7 @@ func (b *batcher) withdraw(it *item) bool {
 	i := slices.Index(b.waiting, it)
 	if i >= 0 {
 		b.waiting = slices.Delete(b.waiting, i, i+1)
+		b.bytes -= it.size
 	}
 	return i >= 0
 }
@@ -111,11 +124,22 @@ func (b *batcher) work() {
 		if len(items) == 0 {
 			return
 		}
-		b.send(items)
+		b.answer(items)
+	}
+}
+
+// answer sends a batch and answers all its calls, even if sending panics.
+func (b *batcher) answer(items []*item) {
+	defer func() {
+		v := recover()
 		for _, it := range items {
+			if v != nil {
+				it.reply, it.err = nil, errors.Join(picket.ErrUnknown, fmt.Errorf("panic in a batch: %v", v))
+			}
 			close(it.done)
 		}
-	}
+	}()
+	b.send(items)
 }
 
 // next takes the next batch from the queue. If there is none, one batch fewer is under way.
@@ -135,6 +159,9 @@ func (b *batcher) next() []*item {
 		return nil
 	}
 	items := slices.Clone(b.waiting[:n])
+	for _, it := range items {
+		b.bytes -= it.size
+	}
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	return items
 }
@@ -154,6 +181,12 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 		args = append(append(args, it.script.Name, len(it.args)), it.args...)
 	}
 	got, err := g.callFunction(ctx, c, g.program.Library().Batch(key.allowOOM), key.namespace, args)
+	if key.allowOOM && picket.CodeOf(err) == picket.CodeStoreFull { // it cannot take the library: nothing was done
+		for _, it := range items {
+			it.reply, it.err = g.call(ctx, c, it.script, key.namespace, it.args)
+		}
+		return
+	}
 	replies, _ := got.([]any)
 	if err == nil && len(replies) != 2*len(items) {
 		err = fmt.Errorf("a batch of %d calls got %d values", len(items), len(replies))

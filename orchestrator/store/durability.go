@@ -216,8 +216,8 @@ var dangerousCommands = []struct {
 	{"SHUTDOWN", "SHUTDOWN"},
 }
 
-// neededCommands are those by which the verbs are loaded and called, as they are called and as they are
-// asked about. An access control list for an earlier version does not have them.
+// neededCommands are the commands that load and call the library: the name of each right, and a command
+// line with which Redis is asked for it. Access control lists for earlier versions lack them.
 var neededCommands = []struct {
 	right string
 	line  string
@@ -334,7 +334,7 @@ func (n *node) mayDefault(ctx context.Context, write []string) (bool, error) {
 	return said == "OK", err
 }
 
-// The meta record of a store contains the version of its format. Every script
+// The meta record of a store contains the version of its format. Every call
 // compares it with the newest format that it knows, FORMAT in lua/part/_prelude.lua,
 // in the same step in which it would read or write. So a process of an earlier
 // version stops as soon as a later version has raised the format.

@@ -1,7 +1,7 @@
 package store
 
 // Every key of a namespace is made from one prefix with one hash tag, so each
-// script is one atomic step over all it needs. The scripts build the rest of
+// verb is one atomic step over all it needs. The Lua files build the rest of
 // the names from KEYS[1], the meta key; these are the few that Go reads itself.
 
 func keyPrefix(namespace string) string { return "pk:{" + namespace + "}:" }

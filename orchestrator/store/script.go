@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func newScripts(p *lua.Program) map[string]*script {
 	return scripts
 }
 
-// scriptRunner is the one way to Redis: every transition is one call of a function through it.
+// scriptRunner is the one way to Redis: it calls verbs, each alone or in a batch with others.
 type scriptRunner struct {
 	program  *lua.Program
 	scripts  map[string]*script
@@ -83,8 +84,8 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 	}, func() error { return g.headroom.admit(ctx, size) })
 }
 
-// client is the one for the verbs for which a deadline waits, or the one for all others. So a
-// large report never delays a renewal.
+// client returns the client for urgent verbs, which a deadline waits for, or the one for all others.
+// Each has connections of its own, so a large report never delays a renewal.
 func (g *scriptRunner) client(urgent bool) redis.UniversalClient {
 	if urgent {
 		return g.urgent
@@ -133,7 +134,12 @@ func (g *scriptRunner) call(ctx context.Context, c processor, s *script, namespa
 		}
 		return reply, err
 	}
-	return g.callFunction(ctx, c, g.program.Library().Function(s.Name), namespace, args)
+	reply, err := g.callFunction(ctx, c, g.program.Library().Function(s.Name), namespace, args)
+	if picket.CodeOf(err) == picket.CodeStoreFull && slices.Contains(s.Flags, "allow-oom") {
+		// The store is so full that it cannot take the library. What ends or frees something runs all the same.
+		return send(ctx, c, "EVAL", "#!lua flags="+strings.Join(s.Flags, ",")+"\n"+s.Script(), namespace, args)
+	}
+	return reply, err
 }
 
 // callFunction calls a function. If the store does not have the library, nothing was done: it gets

@@ -72,7 +72,7 @@ own in idempotencyKey.`,
 				return createFromFile(cmd)
 			}
 			if cmd.Flags().Changed("key-prefix") {
-				return exit.Usagef("--key-prefix: it is for --from, and a task alone has no line")
+				return exit.Usagef("--key-prefix: it is for --from; a single task has no key prefix")
 			}
 			return createOne(cmd, given[0])
 		},
@@ -84,7 +84,7 @@ own in idempotencyKey.`,
 	c.Flags().String("not-before", "", "do not start before this time (RFC 3339, or a duration from now)")
 	c.Flags().String("fixes", "", "the task this one repairs")
 	c.Flags().String("from", "", "submit a task for each line of this file in JSON Lines; - is stdin")
-	c.Flags().String("key-prefix", "", "with --from: submits each line once, however often it is repeated (default: a new one)")
+	c.Flags().String("key-prefix", "", "with --from: prefix of the idempotency keys; the same file with the same prefix submits each line once (default: random)")
 	return term.FormatFlag(c)
 }
 
@@ -134,7 +134,7 @@ func createFromFile(cmd *cobra.Command) error {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return picket.Refuse(exit.CodeUsage, "After --from comes a file that can be read; - is the standard input.",
+			return picket.Refuse(exit.CodeUsage, "Name a readable file after --from, or - for standard input.",
 				"--from: %v", err)
 		}
 		defer f.Close()

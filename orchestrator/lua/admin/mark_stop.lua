@@ -1,6 +1,6 @@
 -- flags: allow-oom
 -- mark_stop takes the store out of service and names the stop by a mark. It is on
--- no server now, so every script refuses until the store is adopted or the mark is
+-- no server now, so every call is refused until the store is adopted or the mark is
 -- taken: no grant can follow. An adoption overwrites the mark.
 -- A process that knows of more grants than there are has an older state before it, which was put
 -- back into the living server. It is not marked.

@@ -118,6 +118,10 @@ local function check_registration(id, by, operator, incarnation)
   return a, no, early
 end
 
+-- answered is how many bytes the grants of a call have in their answers. All verbs of a batch share the bound.
+local answered
+on_call(function() answered = 0 end)
+
 -- grant is the verb of this name; the first skip ARGV are another's. close ends
 -- the lease that comes before, after everything that can refuse the grant; it
 -- returns nothing, or an error. From then on nothing is refused.
@@ -158,9 +162,9 @@ local function grant(skip, close)
     outcome = 'paused'
   else
     promote(10)
-    local size, window = 0, nil
+    local window
     for i = 16, #ARGV - skip, 2 do
-      local tid, t, behind = next_task(size < MAX_REPLY, agent, role, caps)
+      local tid, t, behind = next_task(#granted == 0 or answered < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1 -- @token-rises
       if token > floor + RANGE then
@@ -174,7 +178,7 @@ local function grant(skip, close)
       end
       local view, bytes = lease_task(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
         arg(1), arg(14), num(arg(15)))
-      size, window = size + bytes, window or num(t.window)
+      answered, window = answered + bytes, window or num(t.window)
       leases[#leases + 1] = view
       granted[#granted + 1] = tid .. ' ' .. arg(i)
     end

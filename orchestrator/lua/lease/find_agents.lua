@@ -2,6 +2,7 @@
 -- needs: fence toolcalls unread
 -- find_agents tells the holder of a lease to whom it can delegate: the pools with members that take
 -- tasks, without naming any of them. Workers of the role attached take only tasks of their own.
+-- alone
 -- ARGV: task, run, secret, presented token, request id or '', the call in words, hash of the arguments, role or '',
 --   capability that is needed...
 -- Reply: pools (role, members, free, unlimited 0|1, caps (a,b)), cut (1 when there are more), nudge (JSON or

@@ -2,6 +2,7 @@
 -- needs: fence message toolcalls unread view
 -- get_task shows the holder of a lease its task, with the input that a person
 -- has edited.
+-- alone
 -- ARGV: task, run, secret, presented token, request id or '', the
 --   call in words
 -- Reply: task (a task_view), nudge (JSON or ''), unread, messages (message_row); or {} when this call ended the run

@@ -6,7 +6,7 @@
 -- ARGV: task, run, secret, presented token, the key that must have acquired the lease or ''
 -- Reply: {raw ms, ttl ms, token, ms since the last tool call or '', last nudge JSON or '',
 --   pending_execs, ms that were left or '' when it confirms the grant, newest_unread or ''}. It has no names,
---   since no script runs as often as this one.
+--   since no verb runs as often as this one.
 -- Errors: those of fenced; unauthenticated if another key has acquired the lease
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4], false, ARGV[5])

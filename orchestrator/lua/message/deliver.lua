@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: fence inbox message unread
 -- deliver shows the adapter of a run what waits for its agent, without acknowledging it.
+-- alone
 -- ARGV: task, run, secret, presented token, most messages
 -- Reply: rows (message_row), unread, newest (number of the last message that waits, or 0),
 --   history (message_row of the last messages of the task)

@@ -3,6 +3,7 @@
 -- envelope shows an envelope: its columns, the calls under way and what was
 -- carved from it. The day that has just begun is shown as its first task will
 -- find it; nothing is written.
+-- alone
 -- ARGV: task, house:<date> or house, cap of the house or ''
 -- Reply: {id, record, {call...}, {the same of each child...}}
 -- Errors: not_found

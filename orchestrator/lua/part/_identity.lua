@@ -21,9 +21,9 @@ local verified, verified_at
 -- nobody has been granted anything elsewhere by then.
 local TRUST = 5
 
--- same_server tells whether this is the server of an identity, for a fraction of the price of
--- identity. The history says it alone: it is a new one whenever a server that may be written to
--- has started or was promoted. clock is the server's own.
+-- same_server reports whether this is the server of an identity. It costs a fraction of identity.
+-- The history alone is enough: it is a new one whenever a server that may be written to has
+-- started or was promoted. clock is the server's own.
 local function same_server(known, clock)
   local age = clock - (verified_at or clock)
   if known and known == verified and age >= 0 and age < TRUST then return true end -- @trusts-verified

@@ -55,7 +55,7 @@ end
 local function instance_lives(t)
   if t.instance == nil then pick(t[1], 'instance', 'instance_number') end
   if not t.instance then return false end
-  local a = pick(K('agent:', t.instance), 'status', 'incarnation') -- as this script leaves it
+  local a = pick(K('agent:', t.instance), 'status', 'incarnation') -- as this verb leaves it
   return a.incarnation == t.instance_number and (a.status == 'active' or a.status == 'unhealthy') -- @instance-lives
 end
 

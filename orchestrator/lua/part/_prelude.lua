@@ -40,7 +40,7 @@ local function server_clock()
   return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
 end
 
--- set_time sets both clocks of this script: store time and the server's own.
+-- set_time sets both clocks of this call: store time and the server's own.
 local function set_time(store, server)
   now, raw = store, server
   NOW, RAW = F(now), F(raw)
@@ -73,7 +73,7 @@ local function newer_format(format)
   if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end -- @known-format
 end
 
--- A record is a hash that this script looks at, one table for one key: its key
+-- A record is a hash that this verb looks at, one table for one key: its key
 -- at 1, its fields by name.
 local records
 on_verb(function() records = {} end)
@@ -103,7 +103,7 @@ local function load(key)
 end
 
 -- put changes fields of a record in the store. All changes of a record are one write, which is made
--- when the script ends or shows what it did. A value that the script reads again has to be changed
+-- when the verb ends or shows what it did. A value that the verb reads again has to be changed
 -- in r as well. A refusal writes nothing.
 local changed
 on_verb(function() changed = {} end)
@@ -118,7 +118,7 @@ local function put(r, ...)
 end
 
 -- The activity counters cover the last hour, in slots of two minutes of the
--- server's own clock: fields are "<slot> <figure>". The script that begins a slot
+-- server's own clock: fields are "<slot> <figure>". The call that begins a slot
 -- deletes those of another hour.
 local count_activity, keep_activity, save_activity = (function()
   local counted -- by this verb, by figure
@@ -166,12 +166,13 @@ end
 
 -- save_call writes what the verbs of a call have counted, and tells readers of the event log.
 local function save_call()
-  save_activity()
   local was = meta and meta.read
   local counted = was and (meta.order ~= was.order or meta.granted ~= was.granted)
-  if events == 0 and not counted then return end
-  call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+  if events > 0 or counted then
+    call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+  end
   if events > 0 then call('PUBLISH', K('tail'), meta.seq) end
+  save_activity()
 end
 
 -- deferred are functions that run in order when the verb has succeeded, before
@@ -205,7 +206,7 @@ local emit, set_actor_is_agent = (function()
     ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
   }
 
-  -- actor_is_agent is true in a call in which an agent acts for itself. The log then
+  -- actor_is_agent is true in a verb in which an agent acts for itself. The log then
   -- names it by its own id, which can be the same as that of a key.
   local actor_is_agent
   on_verb(function() actor_is_agent = false end)

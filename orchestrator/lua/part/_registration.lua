@@ -22,7 +22,7 @@ local function count_role(key, role, by)
   end
 end
 
--- agent_view reads an agent's record, with what the script changed.
+-- agent_view reads an agent's record, with what the verb changed.
 local function agent_view(id)
   save()
   local flat = call('HGETALL', K('agent:', id))

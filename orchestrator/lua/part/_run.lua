@@ -8,17 +8,17 @@ local function run_verb(verb)
   return reply
 end
 
--- answer_of runs a verb and returns its answer, an error if it breaks. What it has written by then stays, and the
--- numbers that it has taken stay taken.
+-- answer_of runs a verb and returns its answer. If the verb breaks, the answer is an error. What it has written until
+-- then stays, and so do the numbers that it has taken.
 local function answer_of(verb)
   local ok, reply = pcall(run_verb, verb)
   if ok then return reply or false end
-  -- It is a table if Redis has refused a command.
-  local e = type(reply) == 'table' and reply or { err = 'ERR ' .. tostring(reply) }
-  return { err = e.err .. (e.line and ' at user_function:' .. e.line .. ':' or '') }
+  local said = type(reply) == 'table' and reply.err or tostring(reply)
+  -- What a command is refused with has a code. An error of Lua has none.
+  return { err = string.match(said, '^%u%u+ ') and said or 'ERR ' .. said }
 end
 
--- run is a call of one verb.
+-- run handles a call of one verb.
 local function run(verb, clockless)
   meta = nil
   for _, f in ipairs(call_begins) do f() end
@@ -29,9 +29,9 @@ local function run(verb, clockless)
   return reply
 end
 
--- run_batch is a call of several verbs, one after the other, in a library only. ARGV has for each of them its name,
--- the number of its arguments, and these. The reply has for each of them 1 if it refused or broke and
--- 0 if not, and its answer: one that refuses or breaks changes nothing for the others. An error within
+-- run_batch runs several verbs one after another. Only a library has it. For each verb, ARGV has its name, the number
+-- of its arguments, and the arguments. For each verb, the reply has 1 if it refused or broke, otherwise 0, and then
+-- its answer. A verb that refuses or breaks does not affect the others. An error within
 -- a reply is a text, because a client may take an error there for one of the connection.
 local function run_batch(verbs)
   for _, f in ipairs(call_begins) do f() end

@@ -37,7 +37,7 @@ local function run_view(rid)
   return named{ id = rid, record = call('HGETALL', K('run:', rid)), detail = call('GET', K('detail:', rid)) }
 end
 
--- task_view reads the whole of a task in one step, with what the script changed.
+-- task_view reads the whole of a task in one step, with what the verb changed.
 -- input is shown in place of the input that was submitted, unless it is false. known is how many of the first
 -- emissions the reader knows; nil shows none of them.
 local function task_view(id, input, known)

@@ -2,6 +2,7 @@
 -- essential
 -- answer decides a hand-off; the task is queued again with the answer in its
 -- context.
+-- alone
 -- ARGV: hand-off, actor, request key, body hash, answer JSON, option JSON or
 --   null, option text, input JSON or '', the answer in a few words
 -- Reply: view of the task

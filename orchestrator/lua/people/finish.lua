@@ -1,6 +1,7 @@
 -- needs: answer close_task facts handoff view
 -- essential
 -- finish completes a parked task with a person's own output.
+-- alone
 -- ARGV: hand-off, actor, request key, body hash, output JSON {output, summary},
 --   the output in a few words
 -- Reply: view of the task

@@ -2,6 +2,7 @@
 -- essential
 -- review decides a completed task; a rejection may create the task that fixes
 -- it in the same step.
+-- alone
 -- ARGV: task, decision (approve|reject), actor, request key, body hash, note,
 --   digest of what was shown or '', fix 0|1, then the fix task's spec (25 values)
 -- Reply: fix (id of the fix task or ''), task (a task_view)

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: policy
 -- policy shows the wake policy of an agent name, or one of its revisions.
+-- alone
 -- ARGV: agent name, revision id, or '' for the policy
 -- Reply: raw, rows (the policy_row; none if the name has no policy); of the policy also name, newest (id of the
 --   newest revision, or ''), over (see change_policy), file (what its file has in place of it, as JSON, or '')

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: prompt_row
 -- prompt shows a prompt of a session, and its answer from a byte on.
+-- alone
 -- ARGV: session, prompt, byte
 -- Reply: prompt_row
 -- Errors: not_found

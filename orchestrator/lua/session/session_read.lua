@@ -1,6 +1,7 @@
 -- needs: capability message
 -- session_read answers an agent session the messages that have waited longest for its agent, and acknowledges
 -- them in the same step. The same request again gets the same messages.
+-- alone
 -- ARGV: prompt, hash of the capability, request id, most messages, peek 0|1
 -- Reply: rows (message_row), unread
 -- Errors: session_capability_invalid

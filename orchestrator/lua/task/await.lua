@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: fence toolcalls unread view
 -- await shows a run what has become of a subtask of its task.
+-- alone
 -- ARGV: task, run, secret, presented token, subtask, which look of a call this
 --   is: only, first or again; ms that the call waits from now on
 -- Reply: task (a task_view of the subtask), nudge (JSON or ''), unread; or {} when this call ended the run

@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: conflicts tree view
 -- cancel ends a task permanently, in any open state, with all that is below it.
+-- alone
 -- ARGV: task or its open hand-off, actor, request key, body hash, reason
 -- Reply: view of the task
 -- Errors: not_found, task_closed, state_conflict (a decided hand-off), idempotency_conflict

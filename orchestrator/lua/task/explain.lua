@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: queue view
 -- explain gathers why a task is where it is.
+-- alone
 -- ARGV: task
 -- Reply: task (a task_view), tick (last tick, ms), delayed (score), lane, ahead (better tasks in the lane),
 --   kept_for (answer or retry, of a task that is kept for an agent), paused, call (tool, ends: the call that it

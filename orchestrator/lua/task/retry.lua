@@ -3,6 +3,7 @@
 -- retry queues an escalated task again with its failures forgotten, or makes a
 -- new task from one that failed, was cancelled or was rejected, with what
 -- people have answered on that one.
+-- alone
 -- ARGV: task, actor, request key, body hash, reason, new task id, cap of the house or ''
 -- Reply: view of the task that will run
 -- Errors: not_found, task_closed (completed), state_conflict (also while the new one is open),

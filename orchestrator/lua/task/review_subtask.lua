@@ -2,6 +2,7 @@
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
+-- alone
 -- ARGV: task, run, secret, presented token, request id, subtask, decision
 --   (approve|reject), note, the call in words, most subtasks in a tree, digest of
 --   what was shown or '', then the spec of the subtask that repairs it (25 values)

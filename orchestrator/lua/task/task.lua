@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: view
 -- task shows the whole of a task.
+-- alone
 -- ARGV: task, how many of its first emissions the reader knows
 -- Reply: view of the task
 -- Errors: not_found

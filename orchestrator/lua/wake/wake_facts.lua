@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: agent wake wake_stamp lane_mark lane_marks policy session_row session sessionmoney
 -- wake_facts shows all that a decision about a wake is made by.
+-- alone
 -- ARGV: agent name, session, or '' for the one session of the name, limits of spending (JSON, see _sessionmoney.lua),
 --   cap of the day's envelope or '', 1 to show lanes and waiters as in wake_cycle
 -- Reply: raw, now and adopted (ms), paused 0|1; of the policy rows, newest, over and file as in policy, and

@@ -124,8 +124,8 @@ func (w *Env) FaultNext(kind rig.FaultKind, script string) *rig.Fault {
 	return w.Faults.Next(kind, kit.MatchCall(w.Stores[1], w.memory, script))
 }
 
-// StartBackgroundCalls call through the same pipeline, in a namespace of their own, so
-// that the command that is struck stands in a batch with others. stop ends them.
+// StartBackgroundCalls makes calls over the same connections, in a namespace of their own.
+// They are in other batches than the call that is struck. stop ends them.
 func (w *Env) StartBackgroundCalls(seeds *rand.Rand) (stop func()) {
 	if seeds == nil {
 		return func() {}

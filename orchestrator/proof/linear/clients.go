@@ -29,7 +29,7 @@ const (
 )
 
 // historyRecorder is one history while it is made: two processes on one store, one with
-// the pipeliner and one without, and what the clients know of the tasks.
+// batches and one without, and what the clients know of the tasks.
 type historyRecorder struct {
 	t         *testing.T
 	ctx       context.Context

@@ -77,7 +77,7 @@ func TestALostGrantWithoutAKeyIsGivenBackReal(t *testing.T) {
 		{calls.Faults[0], 1}, {calls.Faults[1], 2}, {calls.Faults[2], 2},
 	} {
 		for _, noBatch := range []bool{false, true} {
-			t.Run(c.Name+pipelining(noBatch), func(t *testing.T) {
+			t.Run(c.Name+batching(noBatch), func(t *testing.T) {
 				w := calls.Setup{T: t, Store: s, NoBatch: noBatch}.NewEnv()
 				defer w.Close()
 				w.Submitted(picket.TaskSpec{})
@@ -139,9 +139,9 @@ func TestALateGrantEndsByItsFirstDeadlineReal(t *testing.T) {
 	}
 }
 
-func pipelining(off bool) string {
+func batching(off bool) string {
 	if off {
 		return ", plain"
 	}
-	return ", pipelined"
+	return ", with batches"
 }

@@ -109,7 +109,7 @@ func TestLostRepliesReal(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%d ways to call scripts x %d mishaps sent plain, pipelined and in company, x %d: %d cells in %.1f s",
+	t.Logf("%d ways to call scripts x %d mishaps sent without batches, with them and beside others, x %d: %d cells in %.1f s",
 		len(cases), len(calls.Faults), rounds, cells, time.Since(start).Seconds())
 }
 
@@ -145,7 +145,7 @@ func expected(p calls.Setup, c calls.Case, m calls.Fault) string {
 	return want
 }
 
-// runCells runs a mishap plain, pipelined, and pipelined in a batch with others.
+// runCells runs a mishap without batches, with them, and beside calls of another namespace.
 func runCells(p calls.Setup, c calls.Case, m calls.Fault, want string, rnd *rand.Rand) int {
 	p.T.Helper()
 	ways := []calls.Setup{{NoBatch: true}, {}}

@@ -64,7 +64,7 @@ type heldFault struct {
 // order, and the log replays to the state.
 func TestLostReplyStormReal(t *testing.T) {
 	for _, noBatch := range []bool{false, true} {
-		t.Run(strings.TrimPrefix(pipelining(noBatch), ", "), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(batching(noBatch), ", "), func(t *testing.T) {
 			s := rig.Real(t)
 			// The driver's look whether a refused server is back outlives it by a second.
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),

@@ -16,9 +16,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// withAndWithoutPipeline runs a test with the pipeliner on and off.
-func withAndWithoutPipeline(t *testing.T, test func(t *testing.T, noPipeline bool)) {
-	t.Run("Pipelined", func(t *testing.T) { test(t, false) })
+// withAndWithoutBatches runs a test with and without batches.
+func withAndWithoutBatches(t *testing.T, test func(t *testing.T, noPipeline bool)) {
+	t.Run("Batches", func(t *testing.T) { test(t, false) })
 	t.Run("Plain", func(t *testing.T) { test(t, true) })
 }
 
@@ -26,7 +26,7 @@ func withAndWithoutPipeline(t *testing.T, test func(t *testing.T, noPipeline boo
 // That would be a second effect: a script is sent once.
 func TestALostReplyOnAClusterIsNotRepeated(t *testing.T) {
 	c := rig.StartCluster(t)
-	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
 		where := c.Store()
 		var lost atomic.Int32
 		where.Redis.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -76,7 +76,7 @@ func (c *replyDropper) Read(b []byte) (int, error) {
 // no other.
 func TestEveryScriptOnACluster(t *testing.T) {
 	c := rig.StartCluster(t)
-	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
 		f := kit.OpenWith(t, c.Store(), noPipeline)
 		defer f.Close()
 		branches.Cover(t, f)
@@ -109,7 +109,7 @@ func TestEveryScriptOnACluster(t *testing.T) {
 func TestNamespacesSpreadOverACluster(t *testing.T) {
 	c := rig.StartCluster(t)
 	names := c.Namespaces(t, 2)
-	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
 		workers := kit.OpenWith(t, c.Store(), noPipeline, names...)
 		defer workers.Close()
 		people := kit.OpenWith(t, c.Store(), noPipeline, names...)

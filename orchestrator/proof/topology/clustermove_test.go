@@ -21,7 +21,7 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 	names := c.Namespaces(t, 2)
 	home := c.NodeOf(t, names[0])
 	replica := c.AddReplica(t, home)
-	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
 		f := kit.OpenWith(t, c.Store(), noPipeline, names...)
 		defer f.Close()
 		others := f.Store.Engine(names[1])

@@ -17,7 +17,7 @@ func TestLifeThroughSentinels(t *testing.T) {
 	// replica has left it, though it does not know yet that it is the old one.
 	s := rig.StartSentinels(t, rig.SentinelConfig{Username: "app", Password: "pw",
 		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, kit.DurableSettings...)})
-	withAndWithoutPipeline(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
 		kit.OK(t, s.WaitInSync())
 		workers := kit.OpenWith(t, s.Store(), noPipeline)
 		defer workers.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/picket-dev/picket/internal/web"
 )
 
-// maxLine bounds a line. The server takes a task of a megabyte, without its idempotency key.
+// maxLine bounds a line. The server takes a task of at most 1 MiB, its idempotency key included.
 const maxLine = 1 << 20
 
 // MaxKeyPrefix bounds [Submitter.KeyPrefix], so that a key fits into 255 bytes with the number of a line.
