@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -16,14 +15,14 @@ func coverBatches(t *testing.T, f *fixture) {
 	}
 	_, err := f.Stats(f.Ctx) // the server has the library then
 	kit.OK(t, err)
-	task, name := f.MustSubmit(t, picket.TaskSpec{}), f.Store.Connection().Program().Library().Batch(false)
+	name := f.Store.Connection().Program().Library().Batch(false)
 	batch := func() ([]any, error) {
-		return f.Raw.FCall(f.Ctx, name, []string{kit.Meta}, "task", 1, "task_none", "no_such_verb", 0,
-			"task", 1, task.TaskID).Slice()
+		return f.Raw.FCall(f.Ctx, name, []string{kit.Meta}, "renew", 5, "task_none", "run_none", "", "0", "",
+			"no_such_verb", 0, "tick", 1, "10").Slice()
 	}
 	got, err := batch()
 	kit.OK(t, err)
-	for i, want := range []string{"not_found", "ERR ", ""} {
+	for i, want := range []string{"lease_expired", "ERR ", ""} {
 		refused := got[2*i] == int64(1)
 		if refused != (want != "") || refused && !strings.HasPrefix(got[2*i+1].(string), want) {
 			t.Errorf("answer %d is %v %v, want %q", i, got[2*i], got[2*i+1], want)
@@ -35,5 +34,4 @@ func coverBatches(t *testing.T, f *fixture) {
 		t.Errorf("a batch on a newer store: %v", err)
 	}
 	kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "format", was).Err())
-	f.CancelAll(t)
 }

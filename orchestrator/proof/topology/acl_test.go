@@ -45,7 +45,7 @@ func TestACLOfTheDocuments(t *testing.T) {
 	where.Redis.Username, where.Redis.Password = "picket", "CHANGE-THIS-TOO"
 	wantFinding(t, where, "")
 	kit.OK(t, admin.ConfigSet(t.Context(), "appendfsync", "no").Err()) // this test is not about that
-	f := kit.OpenWith(t, where, false)
+	f := kit.OpenWith(t, where.Patient(), false)
 	defer f.Close()
 	own := f.Raw
 	defer own.Close()

@@ -17,7 +17,7 @@ import (
 )
 
 // withAndWithoutBatches runs a test with and without batches.
-func withAndWithoutBatches(t *testing.T, test func(t *testing.T, noPipeline bool)) {
+func withAndWithoutBatches(t *testing.T, test func(t *testing.T, noBatch bool)) {
 	t.Run("Batches", func(t *testing.T) { test(t, false) })
 	t.Run("Plain", func(t *testing.T) { test(t, true) })
 }
@@ -26,14 +26,14 @@ func withAndWithoutBatches(t *testing.T, test func(t *testing.T, noPipeline bool
 // That would be a second effect: a script is sent once.
 func TestALostReplyOnAClusterIsNotRepeated(t *testing.T) {
 	c := rig.StartCluster(t)
-	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noBatch bool) {
 		where := c.Store()
 		var lost atomic.Int32
 		where.Redis.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return &replyDropper{Conn: conn, marker: []byte("reply is lost"), lost: &lost}, err
 		}
-		f := kit.OpenWith(t, where, noPipeline)
+		f := kit.OpenWith(t, where, noBatch)
 		defer f.Close()
 		f.MustSubmit(t, picket.TaskSpec{}) // the server knows the script from here on
 		_, err := f.Submit(f.Ctx, kit.Operator, picket.TaskSpec{Title: "reply is lost"})
@@ -76,8 +76,8 @@ func (c *replyDropper) Read(b []byte) (int, error) {
 // no other.
 func TestEveryScriptOnACluster(t *testing.T) {
 	c := rig.StartCluster(t)
-	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
-		f := kit.OpenWith(t, c.Store(), noPipeline)
+	withAndWithoutBatches(t, func(t *testing.T, noBatch bool) {
+		f := kit.OpenWith(t, c.Store().Patient(), noBatch)
 		defer f.Close()
 		branches.Cover(t, f)
 		for _, call := range f.Store.ScriptStats() {
@@ -109,10 +109,10 @@ func TestEveryScriptOnACluster(t *testing.T) {
 func TestNamespacesSpreadOverACluster(t *testing.T) {
 	c := rig.StartCluster(t)
 	names := c.Namespaces(t, 2)
-	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
-		workers := kit.OpenWith(t, c.Store(), noPipeline, names...)
+	withAndWithoutBatches(t, func(t *testing.T, noBatch bool) {
+		workers := kit.OpenWith(t, c.Store(), noBatch, names...)
 		defer workers.Close()
-		people := kit.OpenWith(t, c.Store(), noPipeline, names...)
+		people := kit.OpenWith(t, c.Store(), noBatch, names...)
 		defer people.Close()
 		ended := make(chan error)
 		for _, ns := range names {

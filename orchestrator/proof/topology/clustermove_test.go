@@ -21,8 +21,8 @@ func TestANodeOfAClusterFailsOver(t *testing.T) {
 	names := c.Namespaces(t, 2)
 	home := c.NodeOf(t, names[0])
 	replica := c.AddReplica(t, home)
-	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
-		f := kit.OpenWith(t, c.Store(), noPipeline, names...)
+	withAndWithoutBatches(t, func(t *testing.T, noBatch bool) {
+		f := kit.OpenWith(t, c.Store(), noBatch, names...)
 		defer f.Close()
 		others := f.Store.Engine(names[1])
 		f.MustSubmit(t, picket.TaskSpec{})

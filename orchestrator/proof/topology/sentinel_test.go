@@ -17,11 +17,11 @@ func TestLifeThroughSentinels(t *testing.T) {
 	// replica has left it, though it does not know yet that it is the old one.
 	s := rig.StartSentinels(t, rig.SentinelConfig{Username: "app", Password: "pw",
 		Args: append([]string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "10"}, kit.DurableSettings...)})
-	withAndWithoutBatches(t, func(t *testing.T, noPipeline bool) {
+	withAndWithoutBatches(t, func(t *testing.T, noBatch bool) {
 		kit.OK(t, s.WaitInSync())
-		workers := kit.OpenWith(t, s.Store(), noPipeline)
+		workers := kit.OpenWith(t, s.Store(), noBatch)
 		defer workers.Close()
-		people := kit.OpenWith(t, s.Store(), noPipeline)
+		people := kit.OpenWith(t, s.Store(), noBatch)
 		defer people.Close()
 		kit.OK(t, kit.RunOneTask(t.Context(), people.Engine, workers.Engine, workers.Sealer))
 		task := people.MustSubmit(t, picket.TaskSpec{})
