@@ -11,7 +11,7 @@ local function on_verb(f) verb_begins[#verb_begins + 1] = f end
 
 -- forget empties a table.
 local function forget(t)
-  for k in pairs(t) do t[k] = nil end -- in a library only
+  for k in pairs(t) do t[k] = nil end -- on a real store only
 end
 
 -- KEYS[1] is the namespace's meta key; every other key is made from its prefix P,
