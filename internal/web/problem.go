@@ -46,7 +46,7 @@ type Problem struct {
 }
 
 // ProblemOf returns the problem for an error of a part of a request, and logs it to log as the error of a
-// whole request is logged. A nil log logs nothing. It may be called from several goroutines of one request.
+// whole request is logged. A nil log logs nothing.
 func ProblemOf(c echo.Context, log *slog.Logger, err error) Problem {
 	refusal := refusalOf(c, err)
 	if log != nil && c.Request().Context().Err() == nil {

@@ -39,21 +39,24 @@ func (a *API) renewLeases(r request) error {
 			"leases has %d items, and 1 to %d are allowed", n, picket.MaxRenewals)
 	}
 	answer := renewalsAnswer{Leases: make([]picket.RawJSON, len(body.Leases))}
+	errs := make([]error, len(body.Leases))
 	var group sync.WaitGroup
 	for i, lease := range body.Leases {
 		group.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
-					answer.Leases[i] = picket.RawJSON(web.ProblemOf(r.Context, a.log, web.Panicked(v)).Body)
+					errs[i] = web.Panicked(v)
 				}
 			}()
-			renewed, err := r.renewLease(i, lease)
-			if answer.Leases[i] = renewed; err != nil {
-				answer.Leases[i] = picket.RawJSON(web.ProblemOf(r.Context, a.log, err).Body)
-			}
+			answer.Leases[i], errs[i] = r.renewLease(i, lease)
 		})
 	}
 	group.Wait()
+	for i, err := range errs {
+		if err != nil {
+			answer.Leases[i] = picket.RawJSON(web.ProblemOf(r.Context, a.log, err).Body)
+		}
+	}
 	return web.JSON(r.Context, http.StatusOK, answer)
 }
 
