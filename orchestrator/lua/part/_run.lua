@@ -12,7 +12,8 @@ end
 -- then stays, and so do the numbers that it has taken.
 local function answer_of(verb)
   local ok, reply = pcall(run_verb, verb)
-  if ok then return reply or false end -- a test breaks verbs on a real store only
+  -- A test breaks verbs, and only on a real store does the server run on after that.
+  if ok then return reply or false end -- on a real store only
   local said = type(reply) == 'table' and reply.err or tostring(reply)
   -- What a command is refused with has a code. An error of Lua has none.
   return { err = string.match(said, '^%u%u+ ') and said or 'ERR ' .. said }
