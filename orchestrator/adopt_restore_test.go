@@ -179,7 +179,7 @@ func TestFloorsRiseWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := rig.Memory()
 		defer stop()
-		raw := redis.NewUniversalClient(&s.Redis)
+		raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 		defer raw.Close()
 		last := int64(0)
 		for range 3 {

@@ -31,7 +31,7 @@ func TestCallsPerLifeReal(t *testing.T) {
 					Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler)})
 			kit.OK(t, err)
 			defer store.Close()
-			raw := redis.NewUniversalClient(&s.Redis)
+			raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 			defer raw.Close()
 			e := store.Engine("default")
 
@@ -107,7 +107,7 @@ func TestAdvanceSavesARoundTripReal(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler)})
 	kit.OK(t, err)
 	defer store.Close()
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	e := store.Engine("default")
 	const lives = 10

@@ -159,7 +159,7 @@ func TestAPaidCallCostsTheSameReal(t *testing.T) {
 		})
 	kit.OK(t, err)
 	defer store.Close()
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	f := &fixture{&kit.Fixture{
 		Engine:   store.Engine("default"),

@@ -230,7 +230,7 @@ func TestALeaseWithoutADeadlineEnds(t *testing.T) {
 		for _, l := range all {
 			ns.must(ns.renew(l))
 		}
-		raw := redis.NewUniversalClient(&store.Redis)
+		raw := rig.Hashes(redis.NewUniversalClient(&store.Redis))
 		defer raw.Close()
 		ns.must(raw.Del(t.Context(), "pk:{default}:deadlines").Err())
 		time.Sleep(time.Minute + 30*time.Second)
@@ -249,7 +249,7 @@ func TestReapersOnARealStore(t *testing.T) {
 	s := rig.Real(t)
 	ns, close := open(t, s)
 	defer close()
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	all := ns.addLeases(250, 60)
 	for _, l := range all {

@@ -79,7 +79,7 @@ func newEngineEnv(t *testing.T, s rig.Store) (h *engineEnv, leave func()) {
 		proxyEnv: f,
 		t:        t,
 		ctx:      t.Context(),
-		raw:      redis.NewUniversalClient(&s.Redis),
+		raw:      rig.Hashes(redis.NewUniversalClient(&s.Redis)),
 	}
 	return h, func() {
 		_ = h.raw.Close()

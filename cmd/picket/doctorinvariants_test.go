@@ -46,7 +46,7 @@ func newEngineFixture(t *testing.T) *engineFixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	w := &engineFixture{Engine: store.Engine("default"), t: t, raw: redis.NewUniversalClient(&s.Redis)}
+	w := &engineFixture{Engine: store.Engine("default"), t: t, raw: rig.Hashes(redis.NewUniversalClient(&s.Redis))}
 	t.Cleanup(func() { _ = w.raw.Close() })
 	control, err := api.New(api.Config{Engine: store.Engine, Engines: store.Engines, Log: log})
 	w.must(err)

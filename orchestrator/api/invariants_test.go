@@ -15,7 +15,7 @@ import (
 func TestInvariantsAreLookedAtAndRepaired(t *testing.T) {
 	store := rig.Real(t)
 	p := newFixture(t, store, api.Config{})
-	raw := redis.NewUniversalClient(&store.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&store.Redis))
 	defer raw.Close()
 	p.want(201, "POST", "/api/v1/tasks", "operator", `{"title":"t"}`)
 	lease, _ := p.lease()

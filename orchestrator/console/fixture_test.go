@@ -182,7 +182,7 @@ func newFixture(t testing.TB, s rig.Store) (o *fixture, done func()) {
 		}
 	}
 	o.Engine = store.Engine("default")
-	o.store, o.redis = store, redis.NewUniversalClient(&s.Redis)
+	o.store, o.redis = store, rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	c, err := console.New(console.Config{AllowedHosts: []string{"picket.example"}, Log: log,
 		Backend: func(namespace string) *console.Backend {
 			switch namespace {

@@ -83,7 +83,7 @@ func withFields(record map[string]string, pairs ...string) map[string]string {
 // the engine, and the engine the store, a bounded number of times.
 func TestPagesOfALargeStore(t *testing.T) {
 	s := rig.Real(t)
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	wire := &rig.CommandCounter{}
 	s.Redis.Dialer = wire.Dialer(s.Redis.Dialer)

@@ -12,7 +12,7 @@ import (
 
 // base are the parts that every verb uses, in their order. Their names are known in
 // every file. What any other part defines is known in the files that need it.
-var base = []string{"_prelude", "_identity", "_clock", "_run"}
+var base = []string{"_base", "_store", "_prelude", "_identity", "_clock", "_run"}
 
 // Verb is one transition, or one look at the state.
 type Verb struct {

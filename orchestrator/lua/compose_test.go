@@ -15,7 +15,7 @@ import (
 
 // baseTexts are the least that a program has.
 func baseTexts(more map[string]string) map[string]string {
-	texts := map[string]string{"_prelude": "local a0\n", "_identity": "", "_clock": "", "_run": ""}
+	texts := map[string]string{"_base": "local a0\n", "_store": "", "_prelude": "", "_identity": "", "_clock": "", "_run": ""}
 	maps.Copy(texts, more)
 	return texts
 }
@@ -66,7 +66,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if _, err := NewProgram(nil); err == nil || err.Error() != "no Lua file is named _prelude" {
+	if _, err := NewProgram(nil); err == nil || err.Error() != "no Lua file is named _base" {
 		t.Errorf("without files: %v", err)
 	}
 	twice := fstest.MapFS{"task/a.lua": {}, "part/a.lua": {}}

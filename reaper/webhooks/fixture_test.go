@@ -65,7 +65,7 @@ func virtual(t *testing.T, test func(h *fixture)) {
 			Engine: store.Engine("default"),
 			t:      t,
 			ctx:    t.Context(),
-			raw:    redis.NewUniversalClient(&s.Redis),
+			raw:    rig.Hashes(redis.NewUniversalClient(&s.Redis)),
 			log:    &strings.Builder{},
 		}
 		h.to = slog.NewTextHandler(h.log, nil)

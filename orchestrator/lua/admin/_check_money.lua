@@ -25,7 +25,7 @@ end
 -- total when all of these have theirs, and that is not damage.
 local function check_total(id, e, t, u)
   local function repair()
-    call('HSET', e[1], 'total_t', F(t), 'total_u', F(u))
+    put(e, 'total_t', F(t), 'total_u', F(u))
     e.total_t, e.total_u = F(t), F(u)
   end
   if not e.total_u then

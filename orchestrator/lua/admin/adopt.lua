@@ -8,6 +8,7 @@
 -- Reply: OK
 -- Errors: adopt_lost (another was faster), store_newer
 meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format')
+meta.read = {}
 local newer = newer_format(meta.format)
 if newer then return newer end
 local here = identity()

@@ -76,7 +76,7 @@ local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation
   local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from) -- @first-window
   dequeue(tid, t, behind) -- @leaves-lane
   call('RPUSH', K('runs:', tid), rid)
-  call('HSET', K('run:', rid), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
+  put(new_record(K('run:', rid)), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
     'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
     'workspace', r.workspace, 'incarnation', incarnation, 'key', with) -- @remembers-key
   meta.granted = F(num(meta.granted) + 1)

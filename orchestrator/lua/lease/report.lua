@@ -22,7 +22,7 @@ put(t, 'reports', F(seq)) -- @counts-reports
 touch(tid, t)
 put(r, 'report', ARGV[10], 'report_at', RAW)
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
-local kept, size = call('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
+local kept, size = call_now('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
 while kept > 1 and (kept > num(ARGV[11]) or size > num(ARGV[9])) do -- @bounds-reports
   kept, size = kept - 1, size - #call('LPOP', list) -- @uncounts-reports
 end

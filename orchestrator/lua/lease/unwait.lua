@@ -3,4 +3,4 @@
 -- count on it.
 -- ARGV: waiter
 -- Reply: 1 when it was there, else 0
-return call('ZREM', K('waiters'), ARGV[1])
+return call_now('ZREM', K('waiters'), ARGV[1])

@@ -2,7 +2,7 @@
 -- refusal if this build may not use the store as it is.
 local function begin_clock()
   local server = server_clock()
-  local m = call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations',
+  local m = redis_call('HMGET', META, 'now', 'raw', 'floor', 'paused', 'seq', 'order', 'granted', 'identity', 'incarnations',
     'format')
   if not m[1] or not m[2] then
     return redis.error_reply('store_lost the namespace has no meta record')
@@ -18,17 +18,17 @@ local function begin_clock()
   -- format is written with it, for a store that an earlier version has begun.
   local store, d = num(m[1]), server - num(m[2])
   if d < 0 then -- @time-goes-back
-    call('HSET', META, 'raw', F(server)) -- writes time
+    redis_call('HSET', META, 'raw', F(server)) -- writes time
   else
     if d > 1000 then d = 1000 end -- @time-leaps
     store = store + d
     if d >= 100 then -- @keeps-time
-      call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) -- writes time
+      redis_call('HSET', META, 'now', F(store), 'raw', F(server), 'format', F(FORMAT)) -- writes time
     end
   end
   set_time(store, server)
   floor = num(m[3])
   paused = m[4] or ''
   meta = { seq = m[5], order = m[6], granted = m[7], incarnations = m[9],
-    read = { order = m[6], granted = m[7] } }
+    read = { seq = m[5], order = m[6], granted = m[7] } }
 end

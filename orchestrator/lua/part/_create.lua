@@ -55,7 +55,8 @@ end
 local function create_task(s, source, extra)
   local order = F(num(meta.order) + 1)
   meta.order = order
-  local t = { K('task:', s.id), order = order, pri = s.pri, lane = s.lane, at = '' }
+  local t = new_record(K('task:', s.id))
+  t.order, t.pri, t.lane, t.at = order, s.pri, s.lane, ''
   put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
     'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
     'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)

@@ -6,19 +6,13 @@
 -- run it reads what most verbs need. If key is not empty, a lease that was acquired with another
 -- key is refused first, with the same words as one that does not exist.
 local function fenced(tid, rid, secret, presented, reclaiming, key)
-  local m = call('HMGET', K('run:', rid), 'task', 'secret', 'token', 'tokens', 'state', 'class', 'agent', 'window',
-    'confirmed', 'renewals', 'active', 'nudge', 'incarnation', 'execs', 'key')
-  local r = known({ K('run:', rid), task = m[1], secret = m[2], token = m[3], tokens = m[4], state = m[5], class = m[6],
-    agent = m[7], window = m[8], confirmed = m[9], renewals = m[10], active = m[11], nudge = m[12],
-    incarnation = m[13], execs = m[14], key = m[15] })
+  read_packed{ K('run:', rid), K('task:', tid) }
+  local r, t = record(K('run:', rid)), record(K('task:', tid))
   if (key or '') ~= '' and r.key ~= key then -- @same-key
     return nil, nil, nil, refuse('unauthenticated', 'kind', 'lease')
   end
   if r.secret ~= secret then return nil, nil, nil, refuse('lease_expired', 'cause', 'unknown') end -- @same-secret
   if r.task ~= tid then return nil, nil, nil, refuse('task_mismatch') end -- @same-task
-  m = call('HMGET', K('task:', tid), 'state', 'token', 'run', 'order', 'review', 'reports', 'root', 'delegated')
-  local t = known({ K('task:', tid), state = m[1], token = m[2], run = m[3], order = m[4], review = m[5],
-    reports = m[6], root = m[7], delegated = m[8] })
   if not t.state then return nil, nil, nil, refuse('lease_expired', 'cause', 'deleted') end
   if t.state == 'cancelled' or cancelled_ancestor(t) then -- @cancelled-above
     return nil, nil, nil, refuse('task_cancelled')

@@ -6,7 +6,7 @@ local function score(t) return F((9 - num(t.pri)) * 17592186044416 + num(t.order
 -- undelay takes a task out of delayed, where it waited for its turn or, in a
 -- lane, for the end of its pin.
 local function undelay(id, t)
-  if call('ZREM', K('delayed'), id) == 1 and t.at == '' and call('HINCRBY', K('late'), t.lane, -1) <= 0 then
+  if call_now('ZREM', K('delayed'), id) == 1 and t.at == '' and call('HINCRBY', K('late'), t.lane, -1) <= 0 then
     call('HDEL', K('late'), t.lane)
   end
 end

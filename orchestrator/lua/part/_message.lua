@@ -30,7 +30,7 @@ end
 
 -- leave_inbox takes a message out of an inbox, if it is still there.
 local function leave_inbox(inbox, id, size)
-  if call('ZREM', K('unread:', inbox), id) == 0 then return end
+  if call_now('ZREM', K('unread:', inbox), id) == 0 then return end
   local left = call('HINCRBY', K('inbox:', inbox), 'bytes', F(-size)) -- @uncounts-unread
   if left <= 0 then call('DEL', K('inbox:', inbox)) end
 end

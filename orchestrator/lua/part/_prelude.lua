@@ -1,122 +1,4 @@
--- What every verb shares: key names, records, moving, events.
--- The code outside of functions runs once, when Redis loads it, and serves the calls of
--- all namespaces. A call runs one verb, or a batch of verbs of one namespace. So whatever
--- belongs to one call or to one verb is set when that begins.
-local call_begins, verb_begins = {}, {}
-
--- on_call adds a function that runs whenever a call begins, and on_verb one that runs
--- before each verb of it.
-local function on_call(f) call_begins[#call_begins + 1] = f end
-local function on_verb(f) verb_begins[#verb_begins + 1] = f end
-
--- forget empties a table.
-local function forget(t)
-  for k in pairs(t) do t[k] = nil end -- on a real store only
-end
-
--- KEYS[1] is the namespace's meta key; every other key is made from its prefix P,
--- so all keys of a call carry one hash tag.
-local call, P, META
-local function K(kind, id) return P .. kind .. (id or '') end
--- Integers leave Lua through this, never through "..": 1.7e+15 is not a number.
-local function F(n) return string.format('%d', n) end
-local function num(s) return tonumber(s or '0') or 0 end
-
--- FORMAT is the format that this build stores, and the newest that it knows. A
--- store of an earlier version has no format field, which means 1.
-local FORMAT = 1
-
-local meta -- the record of the namespace: seq, order, granted: the last numbers given out
-local now, raw -- store time and the server's own clock, in ms
-local NOW, RAW -- the same as they are written
-local paused, floor
-on_call(function()
-  call, P = redis.call, string.sub(KEYS[1], 1, -5)
-  META = K('meta')
-end)
-
-local function server_clock()
-  local t = call('TIME')
-  return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000)
-end
-
--- set_time sets both clocks of this call: store time and the server's own.
-local function set_time(store, server)
-  now, raw = store, server
-  NOW, RAW = F(now), F(raw)
-end
-
--- refuse builds the error "code key=value ..."; no value may hold a space. Where one
--- code stands for several situations, it is "code.reason": Go words each reason.
-local function refuse(code, ...)
-  local out = { code }
-  local a = { ... }
-  for i = 1, #a, 2 do out[#out + 1] = a[i] .. '=' .. tostring(a[i + 1]) end
-  if #out == 1 then out[2] = 'refused=1' end
-  return redis.error_reply(table.concat(out, ' '))
-end
-
--- named makes a reply of names and values; the Go side decodes it by name. A value
--- that is nil is left out.
-local function named(values)
-  local out = {}
-  for name, value in pairs(values) do
-    out[#out + 1] = name
-    out[#out + 1] = value
-  end
-  return out
-end
-
--- newer_format returns a refusal if a later version has written the store, since
--- this build could misread it. Otherwise it returns nil.
-local function newer_format(format)
-  if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end -- @known-format
-end
-
--- A record is a hash that this verb looks at, one table for one key: its key
--- at 1, its fields by name.
-local records
-on_verb(function() records = {} end)
-local function known(r)
-  records[r[1]] = r
-  return r
-end
-local function record(key) return records[key] or known({ key }) end
-
--- pick reads those of the named fields that the record does not know yet. A missing field is false.
--- load reads all fields, at several times the cost, and returns nil when there is no record.
-local function pick(key, ...)
-  local r, got = record(key), call('HMGET', key, ...)
-  for i, field in ipairs({ ... }) do
-    if r[field] == nil then r[field] = got[i] end
-  end
-  return r
-end
-
-local function load(key)
-  local r, flat = record(key), call('HGETALL', key)
-  for i = 1, #flat, 2 do
-    if r[flat[i]] == nil then r[flat[i]] = flat[i + 1] end
-  end
-  if r.root == nil then r.root = false end
-  return #flat > 0 and r or nil
-end
-
--- put changes fields of a record in the store. All changes of a record are one write, which is made
--- when the verb ends or shows what it did. A value that the verb reads again has to be changed
--- in r as well. A refusal writes nothing.
-local changed
-on_verb(function() changed = {} end)
-local function put(r, ...)
-  local c = r.changes
-  if not c then
-    r.changes = { r[1], ... }
-    changed[#changed + 1] = r
-    return
-  end
-  for i = 1, select('#', ...) do c[#c + 1] = (select(i, ...)) end
-end
-
+-- What every verb shares: moving, events.
 -- The activity counters cover the last hour, in slots of two minutes of the
 -- server's own clock: fields are "<slot> <figure>". The call that begins a slot
 -- deletes those of another hour.
@@ -153,25 +35,14 @@ local count_activity, keep_activity, save_activity = (function()
   return count, keep_counts, save_counts
 end)()
 
-local events -- how many this call has written
-on_call(function() events = 0 end)
-local function save()
-  for _, r in ipairs(changed) do
-    call('HSET', unpack(r.changes))
-    r.changes = nil
-  end
-  changed = {}
-  keep_activity()
-end
-
--- save_call writes what the verbs of a call have counted, and tells readers of the event log.
+-- save_call writes what the verbs of a call have changed and counted, and tells readers of the event log.
 local function save_call()
+  write_all()
   local was = meta and meta.read
-  local counted = was and (meta.order ~= was.order or meta.granted ~= was.granted)
-  if events > 0 or counted then
-    call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+  if was and (meta.seq ~= was.seq or meta.order ~= was.order or meta.granted ~= was.granted) then
+    redis_call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+    if meta.seq ~= was.seq then redis_call('PUBLISH', K('tail'), meta.seq) end
   end
-  if events > 0 then call('PUBLISH', K('tail'), meta.seq) end
   save_activity()
 end
 
@@ -224,7 +95,7 @@ local emit, set_actor_is_agent = (function()
   -- cursor and stream id are one. data is a JSON object, more are extra fields.
   local function append_event(kind, e, data, more)
     local seq = F(num(meta.seq) + 1)
-    meta.seq, events = seq, events + 1
+    meta.seq = seq
     -- Entries with the same fields as the one before take less room and time.
     local function append(log)
       call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,

@@ -1,19 +1,22 @@
--- run_verb runs a verb. What the verb changed is written when it is done; a refusal changed nothing.
+-- run_verb runs a verb. What the verb changed is kept when it is done; a refusal changed nothing.
 local function run_verb(verb)
   for _, f in ipairs(verb_begins) do f() end
   local reply = verb()
   if type(reply) == 'table' and reply.err then return reply end
   for _, f in ipairs(deferred) do f() end
   save()
+  keep_activity()
   return reply
 end
 
--- answer_of runs a verb and returns its answer. If the verb breaks, the answer is an error. What it has written until
--- then stays, and so do the numbers that it has taken.
+-- answer_of runs a verb and returns its answer. If the verb breaks, the answer is an error, and of what it has changed
+-- only that stays which it needed to have written at once.
 local function answer_of(verb)
+  local seq = meta and meta.seq
   local ok, reply = pcall(run_verb, verb)
   -- A test breaks verbs, and only on a real store does the server run on after that.
   if ok then return reply or false end -- on a real store only
+  if meta and not written_early then meta.seq = seq end
   local said = type(reply) == 'table' and reply.err or tostring(reply)
   -- What a command is refused with has a code. An error of Lua has none.
   return { err = string.match(said, '^%u%u+ ') and said or 'ERR ' .. said }

@@ -44,7 +44,7 @@ function wakes.add_row(name, about, keep)
     w = wakes.read(about.session)
     local was = w.row and w.row ~= '' and cjson.decode(w.row)
     local same = was and was.result == about.result and was.reason == about.reason and was.source == about.source
-    if same and about.result ~= 'sent' and call('ZREM', rows, w.row) == 1 then -- @counts-same-wakes
+    if same and about.result ~= 'sent' and call_now('ZREM', rows, w.row) == 1 then -- @counts-same-wakes
       count, since = was.count + 1, was.since
     end
   end

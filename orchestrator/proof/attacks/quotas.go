@@ -78,7 +78,7 @@ func runAttacks(t Fataler, s rig.Store, namespace string, quotas orchestrator.Qu
 	}
 	defer store.Close()
 	bug.Apply(store, kit.DefaultBatches)
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	for _, attack := range attacks {
 		attack(&Attacker{

@@ -69,7 +69,7 @@ func realOnly(files []kit.LuaFile, branch string) bool {
 
 // withTagCheck puts the check before all other code.
 func withTagCheck(name, text string) string {
-	if name == "_prelude" {
+	if name == "_base" {
 		return tagCheck + text
 	}
 	return text

@@ -69,7 +69,7 @@ type Setup struct {
 func (p Setup) NewEnv() *Env {
 	t, s := p.T, p.Store
 	t.Helper()
-	w := &Env{T: t, Ctx: t.Context(), memory: s.Memory, Raw: redis.NewUniversalClient(&s.Redis),
+	w := &Env{T: t, Ctx: t.Context(), memory: s.Memory, Raw: rig.Hashes(redis.NewUniversalClient(&s.Redis)),
 		now: 1_790_000_000 * time.Second}
 	kit.OK(t, w.Raw.FlushAll(w.Ctx).Err())
 	through, faults := s.Faulty(t)

@@ -107,7 +107,7 @@ func newClockRun(t *testing.T, s rig.Store, random *rand.Rand) *clockRun {
 	l := &clockRun{
 		t:       t,
 		ctx:     t.Context(),
-		raw:     redis.NewUniversalClient(&s.Redis),
+		raw:     rig.Hashes(redis.NewUniversalClient(&s.Redis)),
 		random:  random,
 		wall:    1_790_000_000 * time.Second,
 		holders: map[string]*clockHolder{},

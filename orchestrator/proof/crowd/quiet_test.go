@@ -113,7 +113,7 @@ func TestAViolationIsLoggedAsAnError(t *testing.T) {
 			Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 	kit.OK(t, err)
 	defer store.Close()
-	raw := redis.NewUniversalClient(&s.Redis)
+	raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer raw.Close()
 	e := store.Engine("default")
 	task, err := e.Submit(t.Context(), kit.Operator, picket.TaskSpec{Title: "t"})

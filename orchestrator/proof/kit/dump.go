@@ -12,6 +12,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket/internal/rig"
 )
 
 var (
@@ -66,16 +68,17 @@ func rowsOf(ctx context.Context, c redis.UniversalClient, key string) ([]string,
 		return nil, err
 	}
 	var rows []string
+	if rig.IsRecord(key) {
+		fields, err := rig.ReadRecord(ctx, c, key)
+		return fieldRows(fields), err
+	}
 	switch kind {
 	case "string":
 		v, err := c.Get(ctx, key).Result()
 		return []string{v}, err
 	case "hash":
-		m, err := c.HGetAll(ctx, key).Result()
-		for f, v := range m {
-			rows = append(rows, f+" "+v)
-		}
-		return rows, err
+		fields, err := c.HGetAll(ctx, key).Result()
+		return fieldRows(fields), err
 	case "list":
 		l, err := c.LRange(ctx, key, 0, -1).Result()
 		for i, v := range l {
@@ -98,6 +101,14 @@ func rowsOf(ctx context.Context, c redis.UniversalClient, key string) ([]string,
 		return rows, err
 	}
 	return nil, fmt.Errorf("a key of type %s", kind)
+}
+
+func fieldRows(fields map[string]string) []string {
+	var rows []string
+	for name, value := range fields {
+		rows = append(rows, name+" "+value)
+	}
+	return rows
 }
 
 // numberIDs replaces what the pattern finds by its rank: ids sort in the order

@@ -63,7 +63,7 @@ func OpenFixture(t *testing.T, s rig.Store) *Fixture {
 	}
 	plantFromEnv(t, store)
 	return &Fixture{Engine: store.Engine("default"), RigStore: s, Store: store, Sealer: sealer, Ctx: t.Context(),
-		Raw: redis.NewUniversalClient(&s.Redis)}
+		Raw: rig.Hashes(redis.NewUniversalClient(&s.Redis))}
 }
 
 func (f *Fixture) Close() {

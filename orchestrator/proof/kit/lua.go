@@ -189,7 +189,8 @@ func (f LuaFile) Counted() (source string, branches []string) {
 }
 
 // LuaGlobals are the names that Redis gives to every script.
-var LuaGlobals = []string{"ARGV", "KEYS", "cjson", "ipairs", "math", "pairs", "pcall", "redis", "select", "string",
+var LuaGlobals = []string{"ARGV", "KEYS", "cjson", "cmsgpack", "error", "ipairs", "math", "pairs", "pcall", "redis", "select",
+	"setmetatable", "string",
 	"table", "tonumber", "tostring", "type", "unpack", "verb"}
 
 // Needs lists the parts that a file names in its header.

@@ -31,7 +31,7 @@ func OpenWith(t *testing.T, where rig.Store, noBatch bool, namespaces ...string)
 		Store:  store,
 		Sealer: sealer,
 		Ctx:    t.Context(),
-		Raw:    redis.NewUniversalClient(&where.Redis),
+		Raw:    rig.Hashes(redis.NewUniversalClient(&where.Redis)),
 	}
 }
 

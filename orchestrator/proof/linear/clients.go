@@ -85,7 +85,7 @@ func recordHistory(t *testing.T, store rig.Store, w verbMix, seed uint64, bug *k
 		sealer: rig.Sealer(),
 		faults: faults,
 		start:  time.Now(),
-		raw:    redis.NewUniversalClient(&store.Redis),
+		raw:    rig.Hashes(redis.NewUniversalClient(&store.Redis)),
 		losses: &lossPlan{rng: rand.New(rand.NewPCG(seed, 99))},
 	}
 	defer s.raw.Close()

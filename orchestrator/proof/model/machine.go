@@ -77,7 +77,7 @@ func Run(rt *rapid.T, s rig.Store, namespace string, virtual bool, bug *kit.Scri
 	x.ok(err)
 	defer store.Close()
 	bug.Apply(store, kit.BatchSizes{Leases: x.m.batch, Tasks: x.m.stride})
-	x.raw = redis.NewUniversalClient(&s.Redis)
+	x.raw = rig.Hashes(redis.NewUniversalClient(&s.Redis))
 	defer x.raw.Close()
 	x.e = store.Engine(namespace)
 	x.base, err = x.raw.HGet(ctx, x.prefix+"meta", "now").Int64()

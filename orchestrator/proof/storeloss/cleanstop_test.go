@@ -468,7 +468,7 @@ func TestStopMarkFindsPlantedBugsReal(t *testing.T) {
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			s := rig.Real(t)
-			raw := redis.NewUniversalClient(&s.Redis)
+			raw := rig.Hashes(redis.NewUniversalClient(&s.Redis))
 			defer raw.Close()
 			kit.OK(t, raw.FlushAll(t.Context()).Err())
 			f := kit.OpenFixture(t, s)

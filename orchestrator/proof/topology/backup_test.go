@@ -93,7 +93,7 @@ func (b *backupStory) open() {
 		Store:  store,
 		Sealer: rig.Sealer(),
 		Ctx:    b.Context(),
-		Raw:    redis.NewUniversalClient(&where.Redis),
+		Raw:    rig.Hashes(redis.NewUniversalClient(&where.Redis)),
 	}
 	b.Cleanup(func() { _ = store.Close() })
 	b.Cleanup(func() { _ = b.Raw.Close() })

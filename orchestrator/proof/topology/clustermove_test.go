@@ -82,7 +82,7 @@ func TestANamespaceMovesToAnotherNode(t *testing.T) {
 			Store:  store,
 			Sealer: rig.Sealer(),
 			Ctx:    t.Context(),
-			Raw:    redis.NewUniversalClient(&where.Redis),
+			Raw:    rig.Hashes(redis.NewUniversalClient(&where.Redis)),
 		}
 	}
 	f := start()
