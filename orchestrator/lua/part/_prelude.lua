@@ -188,6 +188,13 @@ local function before_after(field, from, to)
   return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
 end
 
+-- pack_event makes a field of an entry of the event log from the values of an event: the number first, then those
+-- that the audit log has as fields.
+local function pack_event(values)
+  for i, v in ipairs(values) do values[i] = #v .. ':' .. v end
+  return table.concat(values)
+end
+
 local emit, set_actor_is_agent = (function()
   -- AUDITED are the types of events that the audit log has a copy of: 'always', or
   -- 'person' where agents cause such events, too. picket.Audited is the same table.
