@@ -179,6 +179,7 @@ end
 -- the events that they are copies of, as long as the event log has these. It
 -- returns the number to go on after, '0' at the end.
 local function visit_audit(pos)
+  write_events() -- their copies are written
   local rows = call('XRANGE', K('audit'), F(num(pos) + 1), '+', 'COUNT', math.max(1, limit - looked))
   local trimmed = num(call('HGET', META, 'trimmed'))
   for _, row in ipairs(rows) do

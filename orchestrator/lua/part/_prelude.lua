@@ -153,8 +153,9 @@ local count_activity, keep_activity, save_activity = (function()
   return count, keep_counts, save_counts
 end)()
 
-local events -- how many this call has written
-on_call(function() events = 0 end)
+local events -- how many this call has emitted
+local packed -- those of them that the log does not have yet
+on_call(function() events, packed = 0, {} end)
 local function save()
   for _, r in ipairs(changed) do
     call('HSET', unpack(r.changes))
@@ -164,8 +165,25 @@ local function save()
   keep_activity()
 end
 
--- save_call writes what the verbs of a call have counted, and tells readers of the event log.
+-- write_events writes the events of this call into the log: one entry, or more if there are many. The id of an entry
+-- is the number of its last event, and its fields are the events: 1, 2, and so on.
+local function write_events()
+  local MOST = 500
+  local n = #packed
+  for from = 1, n, MOST do
+    local fields, last = {}, math.min(from + MOST - 1, n)
+    for i = from, last do
+      fields[#fields + 1] = F(i - from + 1)
+      fields[#fields + 1] = packed[i]
+    end
+    call('XADD', K('events'), F(num(meta.seq) - n + last) .. '-0', unpack(fields))
+  end
+  packed = {}
+end
+
+-- save_call writes the events of a call and what its verbs have counted, and tells readers of the event log.
 local function save_call()
+  write_events()
   local was = meta and meta.read
   local counted = was and (meta.order ~= was.order or meta.granted ~= was.granted)
   if events > 0 or counted then
@@ -227,19 +245,19 @@ local emit, set_actor_is_agent = (function()
       and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_' -- @audits-people
   end
 
-  -- emit appends one event; its id is the dense sequence number, so sequence,
-  -- cursor and stream id are one. data is a JSON object, more are extra fields.
+  -- emit appends one event under the next number; the numbers are dense. The call writes it when it ends. data is a
+  -- JSON object, more are extra fields.
   local function append_event(kind, e, data, more)
     local seq = F(num(meta.seq) + 1)
     meta.seq, events = seq, events + 1
-    -- Entries with the same fields as the one before take less room and time.
-    local function append(log)
-      call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
+    packed[#packed + 1] = pack_event{ seq, kind, RAW, NOW, e.actor or '', data, e.task or '', e.run or '',
+      e.agent or '', e.token or '', e.reason or '', more or '' }
+    local function copy_event() -- entries with the same fields as the one before take less room and time
+      call('XADD', K('audit'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
         'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
         'reason', e.reason or '', 'top', more or '')
     end
-    append('events')
-    if audited(kind, e) then append('audit') end -- @copies-audit
+    if audited(kind, e) then copy_event() end -- @copies-audit
     local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
     local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
     if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end
