@@ -77,9 +77,13 @@ local function delete_events(age, max, limit)
   local counted = first > to
   if counted then to, entries = first - 1, 0 end
   local gaps, width = read_gaps(to)
+  -- The width is too large if one of the gaps stands for several, and some of these are deleted. The log has at least
+  -- as many events as entries.
   local spare = entries + num(meta.seq) - to - width - max
-  local cut = first - 1 + math.min(math.max(spare, 0), BITE)
-  if counted then
+  local passes = counted and spare > 0
+  if spare <= 0 then spare = math.max(call('XLEN', K('events')) - max, 0) end
+  local cut = first - 1 + math.min(spare, BITE)
+  if passes then
     for _, gap in ipairs(gaps) do
       if cut > gap.last - gap.width then cut = cut + gap.width end
     end
@@ -89,7 +93,7 @@ local function delete_events(age, max, limit)
   local trimmed, last = trim_events(cut)
   if not last then return 0 end
   if not counted then
-    call('HSET', META, 'uncounted', F(to) .. ':' .. F(entries - trimmed))
+    call('HSET', META, 'uncounted', F(to) .. ':' .. F(entries - trimmed)) -- most of them have one event
     return trimmed
   end
   local deleted, left = last - first + 1, {}
@@ -101,5 +105,5 @@ local function delete_events(age, max, limit)
     end
   end
   if #left < #gaps then call('HSET', META, 'gaps', table.concat(left)) end
-  return deleted
+  return math.max(deleted, trimmed)
 end
