@@ -341,7 +341,7 @@ func TestRetentionCountsNoGaps(t *testing.T) {
 				t.Fatalf("%d gaps are noted", n)
 			}
 			if !noted { // as an earlier version leaves it
-				kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "gaps", "uncounted").Err())
+				kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "gaps", "unnoted").Err())
 			}
 			for left := f.entries(t, eventsKey); len(left) > 3; left = f.entries(t, eventsKey) {
 				most := len(left) - 3
@@ -369,7 +369,7 @@ func TestRetentionOfALogOfBothForms(t *testing.T) {
 			f.MustSubmit(t, picket.TaskSpec{})
 		}
 		f.regroup(t, 0)
-		kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "gaps", "uncounted").Err())
+		kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "gaps", "unnoted").Err())
 		_, err := f.ApplyRetention(f.Ctx, picket.Retention{}, 100) // counts it
 		kit.OK(t, err)
 		f.writeLog(t)

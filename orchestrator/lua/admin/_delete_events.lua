@@ -20,13 +20,13 @@ local function is_old(e, than)
   end
 end
 
--- read_uncounted returns the number up to which an earlier version may have left gaps that it did not note, and how
+-- read_unnoted returns the number up to which an earlier version may have left gaps that it did not note, and how
 -- many entries the log has up to there. Almost all of them have one event.
-local function read_uncounted()
-  local to, entries = string.match(call('HGET', META, 'uncounted') or '', '^(%d+):(%d+)$')
+local function read_unnoted()
+  local to, entries = string.match(call('HGET', META, 'unnoted') or '', '^(%d+):(%d+)$')
   if to then return num(to), num(entries) end
   entries = call('XLEN', K('events'))
-  call('HSET', META, 'uncounted', meta.seq .. ':' .. F(entries))
+  call('HSET', META, 'unnoted', meta.seq .. ':' .. F(entries))
   return num(meta.seq), entries
 end
 
@@ -73,7 +73,7 @@ local function delete_events(age, max, limit)
   local head = call('XRANGE', K('events'), '-', '+', 'COUNT', 1)[1]
   if not head then return 0 end
   local first = first_of(head)
-  local to, entries = read_uncounted()
+  local to, entries = read_unnoted()
   local counted = first > to
   if counted then to, entries = first - 1, 0 end
   local gaps, width = read_gaps(to)
@@ -93,7 +93,7 @@ local function delete_events(age, max, limit)
   local trimmed, last = trim_events(cut)
   if not last then return 0 end
   if not counted then
-    call('HSET', META, 'uncounted', F(to) .. ':' .. F(entries - trimmed)) -- most of them have one event
+    call('HSET', META, 'unnoted', F(to) .. ':' .. F(entries - trimmed)) -- most of them have one event
     return trimmed
   end
   local deleted, left = last - first + 1, {}

@@ -34,7 +34,7 @@ if gap > 0 then
   end
   put(meta, 'gaps', gaps)
 end
-if not meta.store and call('EXISTS', K('events')) == 0 then put(meta, 'uncounted', '0:0') end
+if not meta.store and call('EXISTS', K('events')) == 0 then put(meta, 'unnoted', '0:0') end
 if new > 0 then
   put(meta, 'adopted', NOW, 'adopted_at', RAW) -- @grace-begins
   call('HDEL', META, 'adopted_scan')

@@ -102,7 +102,7 @@ func coverEntries(t *testing.T, f *fixture) {
 			t.Errorf("found %+v", v)
 		}
 	}
-	kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "uncounted").Err())
+	kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "unnoted").Err())
 	retain(1e6)
 	retain(3)
 	for range 22 {
