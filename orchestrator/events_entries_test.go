@@ -460,6 +460,27 @@ func TestTheAuditLogIsHeldAgainstPackedEvents(t *testing.T) {
 	})
 }
 
+// A repair by a person has its copy in the audit log before its event is written. The same step
+// that repairs goes on to the audit log.
+func TestARepairIsNoDifferenceOfTheAuditLog(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		task := f.MustSubmit(t, picket.TaskSpec{})
+		kit.OK(t, f.Raw.ZRem(f.Ctx, "pk:{default}:tasks", task.TaskID).Err())
+		part, err := f.Inspect(f.Ctx, kit.Operator, picket.InspectRequest{Repair: true})
+		kit.OK(t, err)
+		if part.Next != "" || len(part.Violations) != 1 || part.Violations[0].Kind != "list_missing" {
+			t.Errorf("%+v", part)
+		}
+		all := f.AuditLog(t, picket.EventInvariantRepaired)
+		if len(all) != 1 {
+			t.Errorf("the audit log has %+v", all)
+		}
+		if differs := kit.AuditDiffers(f.Ctx, f.Raw); differs != "" {
+			t.Error(differs)
+		}
+	})
+}
+
 // writeAudit writes the audit log again, with another value in one field of one row.
 func (f *fixture) writeAudit(t *testing.T, rows []redis.XMessage, id, field string) {
 	t.Helper()

@@ -76,8 +76,8 @@ func Records(entry redis.XMessage) ([]Record, error) {
 			return nil, fmt.Errorf("entry %s of the event log: event %d of %d: %w", entry.ID, i+1, n, err)
 		}
 		if seq := strconv.FormatInt(end-int64(n-1-i), 10); records[i][seqValue] != seq {
-			return nil, fmt.Errorf("entry %s of the event log: event %d of %d has the number %q instead of %s", entry.ID,
-				i+1, n, records[i][seqValue], seq)
+			return nil, fmt.Errorf("entry %s of the event log: event %d of %d does not have the number %s", entry.ID, i+1, n,
+				seq)
 		}
 	}
 	return records, nil

@@ -26,7 +26,7 @@ local function read_unnoted()
   local to, entries = string.match(call('HGET', META, 'unnoted') or '', '^(%d+):(%d+)$')
   if to then return num(to), num(entries) end
   entries = call('XLEN', K('events'))
-  call('HSET', META, 'unnoted', meta.seq .. ':' .. F(entries))
+  call('HSET', META, 'unnoted', F(num(meta.seq)) .. ':' .. F(entries))
   return num(meta.seq), entries
 end
 
