@@ -23,7 +23,7 @@ const (
 	mostArguments = 1000
 	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one,
 	// the next is written.
-	mostUnderWay = 2
+	mostUnderWay = 1
 	// mostWaiting and mostWaitingBytes bound the calls that wait for a batch. More are refused at once.
 	mostWaiting      = 8192
 	mostWaitingBytes = 64 << 20

@@ -2,7 +2,7 @@
 -- logs and texts wait for the end of the call, which may have many verbs, and each key is then written once. A command
 -- that reads a key, or changes it in another way, is preceded by what waits for that key. A verb that breaks is undone,
 -- as far as its writes wait.
-local call, call_now, read_together, record, new_record, pick, load, put, save, undo, write_all = (function()
+local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all = (function()
   local touched -- by key: whether something is known of it, or waits
   local waiting -- by key: of a set its members with their scores, or false; of all others the values in their order
   local kinds -- by key: of what waits
@@ -58,6 +58,18 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     log = function(key, entries)
       for _, entry in ipairs(entries) do write('XADD', key, unpack(entry)) end
     end,
+    -- The id of an entry is the number of its last event, and its fields are the events: 1, 2, and so on.
+    events = function(key, all)
+      local MOST = 500
+      for from = 1, #all, MOST do
+        local fields, last = {}, math.min(from + MOST - 1, #all)
+        for i = from, last do
+          fields[#fields + 1] = F(i - from + 1)
+          fields[#fields + 1] = all[i].text
+        end
+        write('XADD', key, all[last].seq .. '-0', unpack(fields))
+      end
+    end,
     text = function(key, values) write('SET', key, values[#values]) end,
     channel = function(key, messages) write('PUBLISH', key, table.concat(messages, '\n')) end,
   }
@@ -75,7 +87,8 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
   local PACKED = { ['task:'] = true, ['run:'] = true, ['env:'] = true }
   local ABSENT = { __index = function() return false end }
   local records_known
-  on_call(function() records_known = {} end)
+  local texts_known -- by key: those that were read together with records
+  on_call(function() records_known, texts_known = {}, {} end)
 
   local function is_packed(key) return PACKED[string.match(key, '^%a+:', #P + 1)] end
 
@@ -128,7 +141,10 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     local got = n > 0 and redis_call('MGET', unpack(keys))
     for i = 1, records_read do note_packed(keys[i], got[i]) end
     for i, at in ipairs(out) do
-      if type(at) == 'number' then out[i] = got[at] end
+      if type(at) == 'number' then
+        out[i] = got[at]
+        texts_known[keys[at]], touched[keys[at]] = got[at], true
+      end
     end
     return out
   end
@@ -236,7 +252,7 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     local w, k = waiting[key], records_known[key]
     if w then
       waiting[key] = nil
-      logged_early = logged_early or kinds[key] == 'log'
+      logged_early = logged_early or kinds[key] == 'log' or kinds[key] == 'events'
       if next(w) ~= nil then KINDS[kinds[key]](key, w) end
     end
     if k and k.changes then write_record(key, k) end
@@ -249,7 +265,7 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
   local function settle(command, key)
     write_now(key)
     if READS[command] then return end
-    records_known[key] = nil
+    records_known[key], texts_known[key] = nil, nil
     if command == 'DEL' then records[key] = nil end
   end
 
@@ -271,6 +287,9 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     let_wait(w, #w + 1, value)
   end
 
+  -- log_event writes an event into the log, as the entry has it, under its number.
+  local function log_event(seq, text) append('events', K('events'), { seq = seq, text = text }) end
+
   -- SPECIAL are the commands that are not just run. Those for sets, lists and texts wait if they have one value and no
   -- option. Those for hashes read packed records, too.
   local SPECIAL = {
@@ -288,10 +307,17 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     end,
     SET = function(key, value, ...)
       if ... then return call_now('SET', key, value, ...) end
+      texts_known[key] = nil
       append('text', key, value)
     end,
     PUBLISH = function(key, message) append('channel', key, message) end,
     XADD = function(key, ...) append('log', key, { ... }) end,
+    GET = function(key)
+      local w = waiting[key]
+      if w and #w > 0 then return w[#w] end
+      if texts_known[key] ~= nil then return texts_known[key] end
+      return call_now('GET', key)
+    end,
     HGET = function(key, field)
       local k = known(key)
       if k.fields[field] == nil then k.fields[field] = redis_call('HGET', key, field) end
@@ -359,5 +385,5 @@ local call, call_now, read_together, record, new_record, pick, load, put, save, 
     for i = 1, n, STEP do write('MSET', unpack(texts, i, math.min(i + STEP - 1, n))) end
     check_written()
   end
-  return call, call_now, read_together, record, new_record, pick, load, put, save, undo, write_all
+  return call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all
 end)()
