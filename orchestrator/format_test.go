@@ -1,10 +1,11 @@
 package orchestrator_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
@@ -23,8 +24,8 @@ func (f *fixture) format(t *testing.T) string {
 // A new namespace says its format from its first record on.
 func TestANewStoreSaysItsFormat(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		if got := f.format(t); got != "1" {
-			t.Errorf("format %q, want 1", got)
+		if got := f.format(t); got != "2" {
+			t.Errorf("format %q, want 2", got)
 		}
 	})
 }
@@ -35,11 +36,11 @@ func TestEveryScriptRefusesANewerStore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		f.AcquireOne(t, picket.AcquireRequest{})
-		f.SetFormat(t, 2)
+		f.SetFormat(t, 3)
 		before := metaAndAllKeys(t, f)
 		for _, name := range kit.ScriptNames() {
 			err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, name, "1", "1", "1", "1", "1", "1", "1", "1")
-			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=2 known=1") {
+			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=3 known=2") {
 				t.Errorf("%s.lua: got %v, want store_newer", name, err)
 			}
 		}
@@ -59,7 +60,7 @@ func TestARunningProcessStopsAtANewerStore(t *testing.T) {
 		_, err := f.Renew(f.Ctx, f.OpenLease(t, l))
 		kit.RefusedAsNewer(t, err)
 		kit.RefusedAsNewer(t, kit.EnsureAdopted(f.Ctx, f.Engine))
-		f.SetFormat(t, 1)
+		f.SetFormat(t, kit.Format)
 		f.MustRenew(t, l)
 	})
 }
@@ -97,41 +98,175 @@ func TestNoProcessStartsOnANewerStore(t *testing.T) {
 	})
 }
 
-// A store from before there were formats gets one, without an adoption: the
-// leases in it go on.
-func TestAStoreWithoutAFormatGetsOne(t *testing.T) {
+// Until every record has the format of this build, each verb refuses without a change, except those
+// of the conversion. Both a store that waits for its conversion and one in which it is under way are
+// refused.
+func TestEveryScriptWaitsForTheConversion(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		f.MustSubmit(t, picket.TaskSpec{})
+		f.AcquireOne(t, picket.AcquireRequest{})
+		f.SetFormat(t, 1)
+		for range 2 {
+			before := metaAndAllKeys(t, f)
+			for _, name := range kit.ScriptNames() {
+				if name == "identify" || name == "migrate" {
+					continue
+				}
+				err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, name, "1", "1", "1", "1", "1", "1", "1", "1")
+				if err == nil || !strings.HasPrefix(err.Error(), "store_migrating ") {
+					t.Errorf("%s.lua: got %v, want store_migrating", name, err)
+				}
+			}
+			if after := metaAndAllKeys(t, f); before != after {
+				t.Errorf("the store was changed:\n%s\n%s", before, after)
+			}
+			f.SetFormat(t, kit.Format)
+			kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "7 0 0 a server").Err())
+		}
+	})
+}
+
+// The records of an earlier format are converted in steps of a bounded size. What they say stays the
+// same, and so does store time. A step more changes nothing.
+func TestRecordsAreConvertedInSteps(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for range 20 {
+			f.SubmitAndLease(t, picket.TaskSpec{})
+		}
+		before := metaAndAllKeys(t, f)
+		records, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+		kit.OK(t, err)
+		const keys = 4
+		steps, converted := 0, int64(0)
+		for done := false; !done; steps++ {
+			done, err = kit.Migrate(f.Ctx, f.Engine, keys)
+			kit.OK(t, err)
+			now := convertedRecords(t, f)
+			if now > converted+keys {
+				t.Errorf("step %d has converted %d records, want at most %d", steps, now-converted, keys)
+			}
+			converted = now
+			if f.format(t) != "2" {
+				t.Fatalf("after step %d the format is %s", steps, f.format(t))
+			}
+		}
+		if converted != int64(records) || steps < records/keys {
+			t.Errorf("%d of %d records were converted in %d steps", converted, records, steps)
+		}
+		done, err := kit.Migrate(f.Ctx, f.Engine, keys)
+		if kit.OK(t, err); !done {
+			t.Error("there is more to do after the last step")
+		}
+		if after := metaAndAllKeys(t, f); before != after {
+			t.Errorf("the store was changed:\n%s\n%s", before, after)
+		}
+	})
+}
+
+// convertedRecords is how many records are strings.
+func convertedRecords(t *testing.T, f *fixture) (n int64) {
+	t.Helper()
+	keys := f.Raw.ScanType(f.Ctx, 0, "pk:{default}:*", 1000, "string").Iterator()
+	for keys.Next(f.Ctx) {
+		if rig.IsRecord(keys.Val()) {
+			n++
+		}
+	}
+	kit.OK(t, keys.Err())
+	return n
+}
+
+// A position is good only for the server process that gave it. Another one looks at all keys.
+func TestAnotherServerConvertsFromTheBeginning(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for range 20 {
+			f.MustSubmit(t, picket.TaskSpec{})
+		}
+		records, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+		kit.OK(t, err)
+		f.SetFormat(t, kit.Format)
+		kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "1152921504606846975 0 0 another server").Err())
+		for done := false; !done; {
+			done, err = kit.Migrate(f.Ctx, f.Engine, 10)
+			kit.OK(t, err)
+		}
+		if got := convertedRecords(t, f); got != int64(records) {
+			t.Errorf("%d of %d records were converted", got, records)
+		}
+	})
+}
+
+// A process that runs converts a store of an earlier format that was put back under it. Until then it
+// answers that it will.
+func TestARunningProcessConvertsTheStore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		l := f.AcquireOne(t, picket.AcquireRequest{})
-		kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "format").Err())
-		kit.OK(t, kit.EnsureAdopted(f.Ctx, f.Engine))
-		kit.OK(t, f.Raw.HIncrBy(f.Ctx, kit.Meta, "raw", -time.Second.Milliseconds()).Err())
-		kit.OK(t, f.Tick(f.Ctx))
-		if got := f.format(t); got != "1" {
-			t.Errorf("format %q, want 1", got)
-		}
-		if r := f.MustRenew(t, l); r.FencingToken != l.FencingToken {
-			t.Errorf("the token moved from %d to %d", l.FencingToken, r.FencingToken)
-		}
+		_, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+		kit.OK(t, err)
+		kit.WaitFor(t, "the store is converted", func() bool {
+			err := kit.EnsureAdopted(f.Ctx, f.Engine) // as the process does each second
+			if err != nil {
+				kit.RefusedAsMigrating(t, err)
+			}
+			return err == nil
+		})
+		f.MustRenew(t, l)
 	})
 }
 
-// An adoption writes the format as well.
-func TestAnAdoptionWritesTheFormat(t *testing.T) {
-	onBothStores(t, func(t *testing.T, f *fixture) {
-		kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "format").Err())
-		f.AdoptOnNewServer(t)
-		kit.OK(t, kit.EnsureAdopted(f.Ctx, f.Engine))
-		if got := f.format(t); got != "1" {
-			t.Errorf("format %q, want 1", got)
+// A process that adopts no stores converts none.
+func TestOnlyAnOrchestratorConvertsTheStore(t *testing.T) {
+	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
+		f.MustSubmit(t, picket.TaskSpec{})
+		_, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+		kit.OK(t, err)
+		before := metaAndAllKeys(t, f)
+		other := f.OpenProcess(t, s, orchestrator.Config{})
+		_, err = other.Engine("default").Stats(f.Ctx)
+		kit.RefusedAsMigrating(t, err)
+		if after := metaAndAllKeys(t, f); before != after {
+			t.Errorf("the store was changed:\n%s\n%s", before, after)
 		}
+		f.OpenProcess(t, s, orchestrator.Config{Witness: t.TempDir()})
+		_, err = other.Engine("default").Stats(f.Ctx)
+		kit.OK(t, err)
 	})
 }
 
+// The check tells the format of each namespace, and counts what is to be converted. It changes nothing.
 func TestCheckFormatReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.Close()
-	kit.OK(t, store.CheckFormat(f.Ctx, f.RigStore.Redis, []string{"default", "nobody-made-this"}))
+	check := func(enough context.Context) ([]store.FormatState, error) {
+		return store.CheckFormat(f.Ctx, enough, f.RigStore.Redis, []string{"default", "nobody-made-this"}, func(int64) {})
+	}
+	want := func(states []store.FormatState, text string) {
+		t.Helper()
+		if len(states) != 2 || states[0].String() != text || states[1].String() != "nobody-made-this does not exist yet" {
+			t.Errorf("the states are %v, want %s", states, text)
+		}
+	}
+	states, err := check(f.Ctx)
+	kit.OK(t, err)
+	want(states, "default has format 2")
+	f.MustSubmit(t, picket.TaskSpec{})
+	records, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+	kit.OK(t, err)
+	before := metaAndAllKeys(t, f)
+	states, err = check(f.Ctx)
+	kit.OK(t, err)
+	want(states, fmt.Sprintf("default has format 1: the next start of an orchestrator converts %d records to format 2",
+		records))
+	ended, end := context.WithCancel(f.Ctx)
+	end()
+	states, err = check(ended)
+	kit.OK(t, err)
+	want(states, "default has format 1: the next start of an orchestrator converts more than 0 records to format 2")
+	if after := metaAndAllKeys(t, f); before != after {
+		t.Errorf("the store was changed:\n%s\n%s", before, after)
+	}
 	f.SetFormat(t, 7)
-	kit.RefusedAsNewer(t, store.CheckFormat(f.Ctx, f.RigStore.Redis, []string{"default"}))
+	_, err = check(f.Ctx)
+	kit.RefusedAsNewer(t, err)
 }

@@ -171,11 +171,6 @@ func storeFindings(ctx context.Context, where redis.UniversalOptions) ([]doctor.
 	return out, err
 }
 
-// checkFormat reports whether this build can work on what a Redis holds.
-func checkFormat(ctx context.Context, where redis.UniversalOptions, namespaces []string) error {
-	return store.CheckFormat(ctx, where, namespaces)
-}
-
 // serve runs the servers on their endpoints until ctx ends, or until one of them
 // fails. It does not close the store.
 func (h serverProcess) serve(ctx context.Context, all endpoints, store *orchestrator.Store) error {

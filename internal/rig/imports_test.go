@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"orchestrator/proof/clock":       proofImports,
 	"orchestrator/proof/cost":        proofImports,
 	"orchestrator/proof/crowd":       proofImports,
+	"orchestrator/proof/format":      proofImports,
 	"orchestrator/proof/invariants":  proofImports,
 	"orchestrator/proof/kit":         proofImports,
 	"orchestrator/proof/linear":      proofImports,

@@ -32,8 +32,10 @@ func Hashes[C redis.UniversalClient](client C) C {
 	return client
 }
 
-// onRecord does one command of hashes on a record. A store in memory has no cmsgpack.
+// onRecord does one command of hashes on a record. In a store of format 1 it is a hash. A store in memory has no
+// cmsgpack.
 const onRecord = `
+if redis.call('TYPE', KEYS[1]).ok == 'hash' then return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2)) end
 local found, library = pcall(function() return cmsgpack end)
 local packer = found and library or { pack = cjson.encode, unpack = cjson.decode }
 local text = redis.call('GET', KEYS[1])

@@ -49,6 +49,10 @@ func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted
 	if err := n.store.checkServer(s); err != nil {
 		return err
 	}
+	if s.isOld() { // an older state was put back under a process that runs
+		n.startMigration(s)
+		return storeMigrating(s.Format, s.Known)
+	}
 	if n.witness == nil {
 		if !s.isAdopted() {
 			return n.notAdopted(s)
@@ -65,7 +69,7 @@ func (n *Namespace) ensureAdopted(ctx context.Context, run scriptFunc, exhausted
 // Check looks at the store past the shared connections. It adopts the store if
 // that is needed and this process may; otherwise it returns CodeUnavailable.
 func (n *Namespace) Check(ctx context.Context) error {
-	return n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name), false)
+	return n.ensureAdopted(ctx, n.uncheckedRun(), false)
 }
 
 // retryAdopted runs a transition again after the store turned out to be another one
@@ -83,7 +87,7 @@ func (n *Namespace) retryAdopted(ctx context.Context, try func() (any, error)) (
 		if n.witness == nil {
 			return nil, err
 		}
-		if err := n.ensureAdopted(ctx, n.store.runner.through(n.store.uncheckedClient, n.name), exhausted); err != nil {
+		if err := n.ensureAdopted(ctx, n.uncheckedRun(), exhausted); err != nil {
 			return nil, err
 		}
 	}
@@ -317,6 +321,10 @@ type identityReply struct {
 	Floor   string `reply:"floor"`   // as it stands there, for the comparison of adopt
 	Seq     int64  `reply:"seq"`
 	Granted int64  `reply:"granted"` // grants ever
+	Format  int64  `reply:"format"`  // that is stored
+	Known   int64  `reply:"known"`   // that this build stores
+	// Migrating says how far the conversion to this format is; empty: none is under way.
+	Migrating string `reply:"migrating"`
 }
 
 func (n *Namespace) readStoreState(ctx context.Context, run scriptFunc) (storeState, error) {

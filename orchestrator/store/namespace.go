@@ -28,6 +28,7 @@ type Namespace struct {
 	witness     *witness     // nil: this process adopts nothing
 	knownGrants grantCount   // what this process knows of the number of grants
 	doubts      atomic.Int64 // new connections that led to a store which has to be checked first
+	migrating   atomic.Bool  // whether this process converts the store in the background
 	log         *slog.Logger
 }
 
@@ -83,7 +84,7 @@ func (n *Namespace) MayGrant() bool { return n.witness != nil }
 // RunUnchecked runs a script past the adoption and the shared connections. It is
 // for tests that play another process.
 func (n *Namespace) RunUnchecked(ctx context.Context, script string, args ...any) (any, error) {
-	return n.store.runner.through(n.store.uncheckedClient, n.name)(ctx, script, args...)
+	return n.uncheckedRun()(ctx, script, args...)
 }
 
 // ReadLog runs a plain read of the event log. The error of a missing field or

@@ -23,6 +23,7 @@ var (
 	errAdoptLost      = errors.New("another process adopted the store")
 	ErrJudgeDue       = errors.New("time has changed the status of the agent")
 	errStoreNewer     = errors.New("the store was written by a later version of picket")
+	errStoreMigrating = errors.New("the store is converted to a new format")
 )
 
 // scriptErrors are their codes.
@@ -33,6 +34,7 @@ var scriptErrors = map[string]error{
 	"adopt_lost":      errAdoptLost,
 	"judge_due":       ErrJudgeDue,
 	"store_newer":     errStoreNewer,
+	"store_migrating": errStoreMigrating,
 }
 
 // IsInternalCode reports whether a script tells a code to this process alone. A

@@ -191,8 +191,11 @@ func (g *scriptRunner) replyError(name string, err error) error {
 		return fmt.Errorf("run %s: %w%s", name, err, g.placeOf(text))
 	}
 	code, _, _ := strings.Cut(text, " ")
-	if code == "store_newer" {
-		return storeNewer(parseFacts(text))
+	switch f := parseFacts(text); code {
+	case "store_newer":
+		return storeNewer(f)
+	case "store_migrating":
+		return storeMigrating(ParseInt(f["format"]), ParseInt(f["known"]))
 	}
 	if said, ok := scriptErrors[code]; ok {
 		return Unavailable(said.Error(), errors.Join(said, err))

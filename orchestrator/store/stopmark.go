@@ -54,7 +54,7 @@ func (n *Namespace) markStop(ctx context.Context) error {
 		if floor != w.Floor {
 			grants = 0
 		}
-		run := n.store.runner.through(n.store.uncheckedClient, n.name)
+		run := n.uncheckedRun()
 		if _, err := run(ctx, "mark_stop", w.StoreID, w.Floor, mark, grants); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (n *Namespace) resume(ctx context.Context) {
 		if err != nil || mark == "" {
 			return err
 		}
-		run := n.store.runner.through(n.store.uncheckedClient, n.name)
+		run := n.uncheckedRun()
 		s, err := n.readStoreState(ctx, run)
 		if err != nil {
 			return err

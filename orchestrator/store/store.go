@@ -92,8 +92,8 @@ func New(cfg Config) (*Store, error) {
 // Namespaces returns the namespaces in the order of the configuration.
 func (s *Store) Namespaces() []*Namespace { return s.namespaces }
 
-// Open connects to the store and adopts its namespaces before the first script
-// runs. A process that keeps no witness may start before one that does, so its
+// Open connects to the store. It converts namespaces of an earlier format, and adopts
+// the namespaces, before the first script runs. A process that keeps no witness may start before one that does, so its
 // namespaces need not be ready when Open returns. After an error, the store is
 // closed.
 func (s *Store) Open(ctx context.Context) error {
@@ -116,6 +116,9 @@ func (s *Store) openNamespaces(ctx context.Context) error {
 	}
 	s.runner.urgent, s.runner.normal = redis.NewUniversalClient(&s.cfg.Redis), redis.NewUniversalClient(&s.cfg.Redis)
 	for _, n := range s.namespaces {
+		if err := n.convert(ctx); err != nil {
+			return fmt.Errorf("open namespace %s: %w", n.name, err)
+		}
 		n.resume(ctx)
 		err := n.Check(ctx)
 		if err != nil && (n.witness != nil || errors.Is(err, errStoreNewer)) {

@@ -53,8 +53,8 @@ func Failed(subject string, err error) Finding {
 
 // Checks are the checks that need the packages of the server.
 type Checks struct {
-	// Redis checks the configured Redis.
-	Redis func(context.Context, settings.Settings) []Finding
+	// Redis checks the configured Redis. say tells how far a long check has come.
+	Redis func(ctx context.Context, cfg settings.Settings, say func(format string, args ...any)) []Finding
 	// Fences checks the fence marks of the configured databases.
 	Fences func(context.Context, settings.Settings) []Finding
 	// WitnessedFloor is the floor that this machine knows of a namespace's store.
@@ -104,7 +104,7 @@ func (c Checks) run(ctx context.Context, cmd *cobra.Command) ([]Finding, error) 
 	s, stats, server, err := askServer(ctx, cmd)
 	store := storeFinding(ctx, cfg)
 	if found = append(found, store); store.Grade == "ok" {
-		found = append(found, c.Redis(ctx, cfg)...)
+		found = append(found, c.Redis(ctx, cfg, newProgressPrinter(cmd.ErrOrStderr()))...)
 	}
 	found = append(found, dataFinding(cfg), server)
 	found = append(found, publicURLFindings(ctx, cfg.PublicURL)...)

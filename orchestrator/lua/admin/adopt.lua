@@ -6,11 +6,11 @@
 -- ARGV: identity seen, store id seen or '', identity adopted seen, floor seen,
 --   fresh store id, new floor, sequence number to start above
 -- Reply: OK
--- Errors: adopt_lost (another was faster), store_newer
-meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format', 'gaps')
+-- Errors: adopt_lost (another was faster), store_newer, store_migrating
+meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format', 'gaps', 'migrating')
 meta.read = {}
-local newer = newer_format(meta.format)
-if newer then return newer end
+local wrong = (meta.store or meta.format) and wrong_format(meta.format, meta.migrating) -- @adopts-converted
+if wrong then return wrong end
 local here = identity()
 if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= ARGV[3]
     or (meta.floor or '') ~= ARGV[4] then

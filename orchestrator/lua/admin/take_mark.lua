@@ -6,10 +6,10 @@
 -- where it stood.
 -- ARGV: identity seen, store id, floor, mark
 -- Reply: OK
--- Errors: adopt_lost (another mark, another store, or adopted since), store_newer
-local stopped = pick(META, 'store', 'identity', 'floor', 'now', 'format')
-local newer = newer_format(stopped.format)
-if newer then return newer end
+-- Errors: adopt_lost (another mark, another store, or adopted since), store_newer, store_migrating
+local stopped = pick(META, 'store', 'identity', 'floor', 'now', 'format', 'migrating')
+local wrong = wrong_format(stopped.format, stopped.migrating)
+if wrong then return wrong end
 local here = identity()
 if here ~= ARGV[1] or stopped.store ~= ARGV[2] or stopped.floor ~= ARGV[3]
     or stopped.identity ~= 'stopped ' .. ARGV[4] then

@@ -23,8 +23,8 @@ local function K(kind, id) return P .. kind .. (id or '') end
 local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
--- FORMAT is the format that this build stores, and the newest that it knows. A
--- store of an earlier version has no format field, which means 1.
+-- FORMAT is the format that this build stores, and the newest that it knows. The verb
+-- migrate brings stores of earlier formats to it. A store without a format has format 1.
 local FORMAT = 2
 
 local meta -- the record of the namespace: seq, order, granted: the last numbers given out
@@ -72,5 +72,11 @@ end
 -- this build could misread it. Otherwise it returns nil.
 local function newer_format(format)
   if num(format) > FORMAT then return refuse('store_newer', 'format', format, 'known', FORMAT) end -- @known-format
+end
+
+-- wrong_format returns a refusal unless all records of a store have the format of this build.
+local function wrong_format(format, migrating)
+  if num(format) == FORMAT and not migrating then return nil end -- @waits-for-migration
+  return newer_format(format) or refuse('store_migrating', 'format', format or 1, 'known', FORMAT)
 end
 

@@ -2,7 +2,8 @@
 -- logs and texts wait for the end of the call, which may have many verbs, and each key is then written once. A command
 -- that reads a key, or changes it in another way, is preceded by what waits for that key. A verb that breaks is undone,
 -- as far as its writes wait.
-local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all = (function()
+local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all, is_packed,
+  pack_record = (function()
   local touched -- by key: whether something is known of it, or waits
   local waiting -- by key: of a set its members with their scores, or false; of all others the values in their order
   local kinds -- by key: of what waits
@@ -99,6 +100,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local found, library = pcall(function() return cmsgpack end)
     packer = found and library or { pack = cjson.encode, unpack = cjson.decode }
   end)
+
+  local function pack_record(fields) return packer.pack(fields) end
 
   local function note_known(key, k)
     k.view = { __index = k.fields }
@@ -236,7 +239,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
 
   local function write_record(key, k)
     if k.packed then
-      write('SET', key, packer.pack(k.fields))
+      write('SET', key, pack_record(k.fields))
     else
       local flat = {}
       for field, value in pairs(k.changes) do flat[#flat + 1], flat[#flat + 2] = field, value end
@@ -364,7 +367,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local texts, n = {}, 0
     for key, k in pairs(records_known) do
       if k.changes and k.packed then
-        texts[n + 1], texts[n + 2] = key, packer.pack(k.fields)
+        texts[n + 1], texts[n + 2] = key, pack_record(k.fields)
         n = n + 2
       elseif k.changes then
         write_record(key, k)
@@ -385,5 +388,6 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     for i = 1, n, STEP do write('MSET', unpack(texts, i, math.min(i + STEP - 1, n))) end
     check_written()
   end
-  return call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all
+  return call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all, is_packed,
+    pack_record
 end)()

@@ -19,7 +19,7 @@ func coverFormat(t *testing.T, f *fixture) {
 	kit.RefusedAsNewer(t, err)
 	kit.RefusedAsNewer(t, kit.EnsureAdopted(f.Ctx, f.Engine))
 	kit.RefusedAsNewer(t, kit.AdoptUnseen(f.Ctx, f.Engine))
-	f.SetFormat(t, 1)
+	f.SetFormat(t, kit.Format)
 }
 
 // coverStopMark stops a store under a mark and starts it again.
@@ -34,7 +34,7 @@ func coverStopMark(t *testing.T, f *fixture) {
 	f.SetFormat(t, 7)
 	_, err = f.Records().RunUnchecked(f.Ctx, "take_mark", "", "", "", "m1")
 	kit.RefusedAsNewer(t, err)
-	f.SetFormat(t, 1)
+	f.SetFormat(t, kit.Format)
 	kit.OK(t, kit.MarkStop(f.Ctx, f.Engine, stats.Floor, 0, "m1"))
 	kit.OK(t, kit.TakeMark(f.Ctx, f.Engine, stats.Floor, "m1"))
 }

@@ -56,7 +56,7 @@ func RefusedAsNewer(t *testing.T, err error) {
 	t.Helper()
 	Refused(t, err, picket.CodeUnavailable)
 	if text := err.Error(); !strings.Contains(text,
-		"the store has format 7, and this version of picket knows formats up to 1") {
+		"the store has format 7, and this version of picket knows formats up to 2") {
 		t.Errorf("the error says %q", text)
 	}
 }

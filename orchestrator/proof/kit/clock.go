@@ -11,7 +11,7 @@ var TestClockScripts RewriteCache
 
 // UseTestClock makes a Lua file read the clock of the test.
 func UseTestClock(text string) string {
-	return strings.ReplaceAll(text, "call('TIME')", `redis.call('HMGET', 'rig-clock', 's', 'us')`)
+	return strings.ReplaceAll(text, "redis_call('TIME')", `redis.call('HMGET', 'rig-clock', 's', 'us')`)
 }
 
 // FastClock is a time of day that runs ahead, so that no adoption waits for
