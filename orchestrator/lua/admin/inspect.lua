@@ -167,7 +167,7 @@ local function is_copy(row, entry)
   end
   local behind = num(string.match(entry[1], '^%d+')) - num(seq)
   return seq and table.concat(names, ' ') == 'type at now actor data task run agent token reason top'
-    and entry[2][#entry[2] - 2 * behind] == pack_event(values)
+    and entry[2][#entry[2] - 2 * behind] == pack_event(values) -- @compares-copies
 end
 
 -- has_event reports whether an entry that ends at or above a number has the event with it.
@@ -177,9 +177,10 @@ end
 
 -- visit_audit holds the next rows of the audit log, after the number pos, against
 -- the events that they are copies of, as long as the event log has these. It
--- returns the number to go on after, '0' at the end.
+-- returns the number to go on after, '0' at the end. The events of this call are written first, because the audit
+-- log has the copies of them already.
 local function visit_audit(pos)
-  write_events() -- their copies are written
+  write_events() -- @events-before-copies
   local rows = call('XRANGE', K('audit'), F(num(pos) + 1), '+', 'COUNT', math.max(1, limit - looked))
   local trimmed = num(call('HGET', META, 'trimmed'))
   for _, row in ipairs(rows) do
