@@ -93,6 +93,9 @@ func CheckFormat(ctx, enough context.Context, where redis.UniversalOptions, name
 	return states, nil
 }
 
+// countStep is about how many keys of the store are looked at for a page of the count.
+const countStep = 1000
+
 // convertedKinds are the records that the script migrate converts, by the names of their keys.
 var convertedKinds = []string{"task:", "run:", "env:"}
 
@@ -111,7 +114,7 @@ func (s *FormatState) count(enough context.Context, client redis.UniversalClient
 func (s *FormatState) countKind(enough context.Context, node processor, keys string,
 	progress func(records int64)) error {
 	for cursor := uint64(0); ; {
-		cmd := redis.NewScanCmd(enough, node.Process, "SCAN", cursor, "MATCH", keys, "COUNT", 2*migrationStep,
+		cmd := redis.NewScanCmd(enough, node.Process, "SCAN", cursor, "MATCH", keys, "COUNT", countStep,
 			"TYPE", "hash")
 		if err := node.Process(enough, cmd); err != nil {
 			return err

@@ -17,6 +17,11 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"a store is used that is not converted":                              "TestEveryScriptWaitsForTheConversion",
+	"a store is adopted that is not converted":                           "TestEveryScriptWaitsForTheConversion",
+	"the position of another server is used":                             "TestAnotherServerConvertsFromTheBeginning",
+	"records beyond the bound of a step are left":                        "TestRecordsAreConvertedInSteps",
+	"a conversion has no end":                                            "TestRecordsAreConvertedInSteps",
 	"the lease of another key is renewed":                                "TestALeaseIsRenewedForItsKeyAlone",
 	"updates of tasks are not kept":                                      "TestUpdatesOfATaskAreKeptForPush",
 	"an update makes no configuration due":                               "TestUpdatesOfATaskAreKeptForPush",
