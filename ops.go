@@ -132,7 +132,7 @@ func (s Stats) NoReaper() bool { return s.SinceTickMs > 5000 }
 type Retention struct {
 	Tasks     time.Duration // terminal tasks. Defaults to 30 days.
 	Events    time.Duration // Defaults to 7 days.
-	MaxEvents int64         // Defaults to 1,000,000.
+	MaxEvents int64         // Up to 499 more can stay, because events go in groups. Defaults to 1,000,000.
 	// Of the audit log, which has a retention of its own.
 	AuditAge    time.Duration // Defaults to 400 days.
 	AuditEvents int64         // Defaults to 1,000,000.

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/eventlog"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -47,7 +47,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 		if isUnfiltered(q) {
 			batch = min(batch, q.Limit-len(page.Events)) // nothing is filtered out: no more than is wanted
 		}
-		got, err := e.readEvents(ctx, q, strconv.FormatInt(at+1, 10), batch, false)
+		got, more, err := e.eventsAfter(ctx, q, at, batch)
 		if err != nil {
 			return picket.EventPage{}, err
 		}
@@ -66,7 +66,7 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 				}
 			}
 		}
-		if len(got) < batch {
+		if !more {
 			break
 		}
 	}
@@ -81,27 +81,37 @@ func (e *Engine) Events(ctx context.Context, q picket.EventQuery) (picket.EventP
 	return page, nil
 }
 
-// readEvents reads up to limit events of the log that a query means: from a stream id
-// on, or back from there.
-func (e *Engine) readEvents(ctx context.Context, q picket.EventQuery, from string, limit int,
-	back bool) ([]picket.Event, error) {
-	key := store.EventsKey(e.namespace)
+// logOf is the log that a query means.
+func (e *Engine) logOf(q picket.EventQuery) eventlog.Log {
 	if q.Audit {
-		key = store.AuditKey(e.namespace)
+		return eventlog.Log{Key: store.AuditKey(e.namespace), Sparse: true}
 	}
-	got, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) ([]redis.XMessage, error) {
-		if back {
-			return client.XRevRangeN(ctx, key, from, "-", int64(limit)).Result()
-		}
-		return client.XRangeN(ctx, key, from, "+", int64(limit)).Result()
+	return eventlog.Log{Key: store.EventsKey(e.namespace)}
+}
+
+// eventsAfter reads up to limit events with numbers above seq, and reports whether there may
+// be more.
+func (e *Engine) eventsAfter(ctx context.Context, q picket.EventQuery, seq int64,
+	limit int) (events []picket.Event, more bool, err error) {
+	part, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) (eventlog.Part, error) {
+		return e.logOf(q).After(ctx, client, seq, limit)
 	})
-	events := make([]picket.Event, len(got))
-	for i, m := range got {
-		if events[i], err = decodeEvent(m); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, false, err
 	}
-	return events, err
+	return part.Events()
+}
+
+// eventsBefore is eventsAfter for the numbers below seq, the newest first. 0 is the end of the log.
+func (e *Engine) eventsBefore(ctx context.Context, q picket.EventQuery, seq int64,
+	limit int) (events []picket.Event, more bool, err error) {
+	part, err := store.ReadLog(ctx, e.records, func(client redis.UniversalClient) (eventlog.Part, error) {
+		return e.logOf(q).Before(ctx, client, seq, limit)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return part.Events()
 }
 
 func (e *Engine) checkCursor(ctx context.Context, q picket.EventQuery) error {
@@ -140,38 +150,6 @@ func isUnfiltered(q picket.EventQuery) bool {
 func matches(q picket.EventQuery, ev picket.Event) bool {
 	return (!q.NoticesOnly || ev.IsNotice()) && (len(q.Types) == 0 || slices.Contains(q.Types, ev.Type)) &&
 		(q.TaskID == "" || q.TaskID == ev.TaskID) && (q.Agent == "" || q.Agent == ev.AgentID)
-}
-
-func decodeEvent(m redis.XMessage) (picket.Event, error) {
-	field := func(name string) string {
-		s, _ := m.Values[name].(string)
-		return s
-	}
-	id := strings.TrimSuffix(m.ID, "-0")
-	ev := picket.Event{
-		ID:           id,
-		Seq:          store.ParseInt(id),
-		Type:         field("type"),
-		At:           picket.Instant(store.ParseInt(field("at"))),
-		TaskID:       field("task"),
-		RunID:        field("run"),
-		AgentID:      field("agent"),
-		FencingToken: store.ParseInt(field("token")),
-		Actor:        field("actor"),
-		Reason:       field("reason"),
-		Data:         stdjson.RawMessage(field("data")),
-	}
-	if top := field("top"); top != "" && ev.Type == picket.EventAgentLifecycle {
-		if err := json.Unmarshal([]byte(top), &ev.LifecycleFields); err != nil {
-			return ev, fmt.Errorf("decode event %s: %w", id, err)
-		}
-		ev.Timestamp = ev.At
-	} else if top != "" {
-		if err := json.Unmarshal([]byte(top), &ev.LauncherFields); err != nil {
-			return ev, fmt.Errorf("decode event %s: %w", id, err)
-		}
-	}
-	return ev, nil
 }
 
 // LastSeq is the sequence number of the newest event, 0 before the first.
@@ -219,9 +197,9 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 	for looked := 0; looked < maxEventScan && len(page.Events) < q.Limit; {
 		batch := min(500, maxEventScan-looked)
 		if isUnfiltered(q) {
-			batch = q.Limit - len(page.Events)
+			batch = min(batch, q.Limit-len(page.Events))
 		}
-		got, err := e.readEvents(ctx, q, below, batch, true)
+		got, more, err := e.eventsBefore(ctx, q, below, batch)
 		if err != nil {
 			return picket.EventPage{}, err
 		}
@@ -230,12 +208,12 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 				return page, nil
 			}
 			looked++
-			page.Next, below = ev.ID, streamIDBelow(ev.Seq)
+			page.Next, below = ev.ID, ev.Seq
 			if matches(q, ev) {
 				page.Events = append(page.Events, ev)
 			}
 		}
-		if len(got) < batch {
+		if !more {
 			page.Next = ""
 			break
 		}
@@ -243,19 +221,13 @@ func (e *Engine) eventsBackward(ctx context.Context, q picket.EventQuery) (picke
 	return page, nil
 }
 
-// streamIDBelow is the highest id of a stream below that of a sequence number.
-func streamIDBelow(seq int64) string { return strconv.FormatInt(max(seq-1, 0), 10) + "-99" }
-
-// backwardStart is the highest id that a page read backwards may begin with.
-func (e *Engine) backwardStart(ctx context.Context, q picket.EventQuery) (string, error) {
-	if q.After > 0 {
-		return streamIDBelow(q.After), nil
+// backwardStart is the number below which a page that is read backwards begins. 0 is the end of
+// the log.
+func (e *Engine) backwardStart(ctx context.Context, q picket.EventQuery) (int64, error) {
+	if q.After > 0 || q.Until == 0 {
+		return q.After, nil
 	}
-	if q.Until == 0 {
-		return "+", nil
-	}
-	seq, err := e.firstAfter(ctx, q)
-	return streamIDBelow(seq), err
+	return e.firstAfter(ctx, q)
 }
 
 // firstAfter finds the first event later than q.Until, by halves; one more
@@ -269,7 +241,7 @@ func (e *Engine) firstAfter(ctx context.Context, q picket.EventQuery) (int64, er
 	low, high := int64(1), last+1 // all before low are not later, high and all after it are
 	for low < high {
 		middle := low + (high-low)/2
-		got, err := e.readEvents(ctx, q, strconv.FormatInt(middle, 10), 1, false)
+		got, _, err := e.eventsAfter(ctx, q, middle-1, 1)
 		if err != nil {
 			return 0, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/eventlog"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -176,10 +177,20 @@ func (h *engineEnv) dump(key string) string {
 	case "stream":
 		entries, err := h.raw.XRange(h.ctx, key, "-", "+").Result()
 		h.ok(err)
-		kept := entries[:0]
+		var kept []any
 		for _, e := range entries {
-			if e.Values["type"] != picket.EventWriteRefused {
-				kept = append(kept, e)
+			if _, packed := e.Values["1"]; !packed {
+				if e.Values["type"] != picket.EventWriteRefused {
+					kept = append(kept, e)
+				}
+				continue
+			}
+			records, err := eventlog.Records(e)
+			h.ok(err)
+			for _, r := range records {
+				if r.Value("type") != picket.EventWriteRefused {
+					kept = append(kept, r)
+				}
 			}
 		}
 		return show(kept)

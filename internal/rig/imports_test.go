@@ -29,8 +29,8 @@ var anyImport = []string{"*"}
 
 // proofImports is what a proof suite of the engine may name.
 var proofImports = []string{
-	"picket", "budget", "orchestrator", "orchestrator/store", "orchestrator/lua", "orchestrator/heartbeat",
-	"orchestrator/mirror",
+	"picket", "budget", "orchestrator", "orchestrator/eventlog", "orchestrator/store", "orchestrator/lua",
+	"orchestrator/heartbeat", "orchestrator/mirror",
 	"orchestrator/proof/...",
 	"internal/rig/...", "internal/seal", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/...",
 	"github.com/anishathalye/porcupine", "github.com/oklog/ulid/v2", "github.com/yuin/gopher-lua/...",
@@ -44,13 +44,15 @@ var proofImports = []string{
 var mayImport = map[string][]string{
 	"picket": {"budget", "github.com/go-json-experiment/json/..."},
 	"budget": {"github.com/shopspring/decimal"},
-	"orchestrator": {"picket", "budget", "orchestrator/store", "orchestrator/heartbeat", "orchestrator/mirror",
+	"orchestrator": {"picket", "budget", "orchestrator/eventlog", "orchestrator/store", "orchestrator/heartbeat",
+		"orchestrator/mirror",
 		"internal/seal", "internal/text",
 		"github.com/redis/go-redis/v9/...", "github.com/oklog/ulid/v2",
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/store": {"picket", "budget", "orchestrator/lua", "internal/text",
 		"github.com/redis/go-redis/v9/...", "internal/files", "golang.org/x/sync/singleflight",
 		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
+	"orchestrator/eventlog": {"picket", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
 	"orchestrator/heartbeat": {"picket", "budget", "internal/text", "github.com/goccy/go-yaml/...",
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/mirror": {"picket", "orchestrator/heartbeat"},

@@ -19,20 +19,20 @@ const (
 	// largeItem is the most bytes of a call in a batch. A larger call is sent alone, so that no call
 	// waits behind it.
 	largeItem = 64 << 10
+	// mostArguments is how many arguments a call in a batch may have: a verb gets them through the stack of Lua.
+	mostArguments = 1000
 	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one,
 	// the next is written.
-	mostUnderWay = 2
+	mostUnderWay = 1
 	// mostWaiting and mostWaitingBytes bound the calls that wait for a batch. More are refused at once.
 	mostWaiting      = 8192
 	mostWaitingBytes = 64 << 20
 )
 
-// batchKey says which calls may be in one batch. All calls of a batch are in one namespace. A
-// Redis over its maxmemory refuses a whole batch, unless all verbs in it have the flag allow-oom.
+// batchKey says which calls may be in one batch.
 type batchKey struct {
 	namespace string
 	urgent    bool
-	allowOOM  bool
 }
 
 // batcher collects the calls that come while earlier batches are under way, and sends them to Redis
@@ -58,7 +58,7 @@ type item struct {
 }
 
 func (g *scriptRunner) batcher(s *script, namespace string) *batcher {
-	key := batchKey{namespace, s.Urgent, slices.Contains(s.Flags, "allow-oom")}
+	key := batchKey{namespace, s.Urgent}
 	if b, ok := g.batchers.Load(key); ok {
 		return b.(*batcher)
 	}
@@ -166,7 +166,8 @@ func (b *batcher) next() []*item {
 	return items
 }
 
-// sendBatch sends calls as one and sets the outcome of each.
+// sendBatch sends calls as one and sets the outcome of each. A Redis over its maxmemory refuses a whole
+// batch, unless all verbs in it have the flag allow-oom. Each call is then sent by itself.
 func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -176,12 +177,17 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 		it.reply, it.err = g.call(ctx, c, it.script, key.namespace, it.args)
 		return
 	}
-	var args []any
+	n, allowOOM := 0, true
+	for _, it := range items {
+		n += 2 + len(it.args)
+		allowOOM = allowOOM && slices.Contains(it.script.Flags, "allow-oom")
+	}
+	args := make([]any, 0, n)
 	for _, it := range items {
 		args = append(append(args, it.script.Name, len(it.args)), it.args...)
 	}
-	got, err := g.callFunction(ctx, c, g.program.Library().Batch(key.allowOOM), key.namespace, args)
-	if key.allowOOM && picket.CodeOf(err) == picket.CodeStoreFull { // it cannot take the library: nothing was done
+	got, err := g.callFunction(ctx, c, g.program.Library().Batch(allowOOM), key.namespace, args)
+	if isFull(err) { // nothing was done
 		for _, it := range items {
 			it.reply, it.err = g.call(ctx, c, it.script, key.namespace, it.args)
 		}
@@ -202,6 +208,11 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 			it.reply = replies[2*i+1]
 		}
 	}
+}
+
+// isFull reports whether Redis has refused a call because it is full, or because it cannot take the library.
+func isFull(err error) bool {
+	return redis.HasErrorPrefix(err, "OOM") || picket.CodeOf(err) == picket.CodeStoreFull
 }
 
 // scriptError is what a script has refused with, as Redis tells it.

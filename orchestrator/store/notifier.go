@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,10 +87,12 @@ func (h *notifier) listen(ctx context.Context, sub *redis.PubSub) {
 			}
 			h.notifyAll() // a new connection: what came meanwhile was missed
 		case *redis.Message:
-			if h.onMessage != nil {
-				h.onMessage(m.Payload)
+			for message := range strings.SplitSeq(m.Payload, "\n") { // one call of the store can cause several
+				if h.onMessage != nil {
+					h.onMessage(message)
+				}
+				h.notify(message)
 			}
-			h.notify(m.Payload)
 		}
 	}
 }

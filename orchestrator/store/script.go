@@ -77,7 +77,7 @@ func (g *scriptRunner) run(ctx context.Context, namespace, name string, args ...
 	defer cancel()
 	size := argumentBytes(args)
 	return g.invoke(s, func() (any, error) {
-		if s.Alone || g.noBatch || g.memory || size > largeItem {
+		if s.Alone || g.noBatch || g.memory || size > largeItem || len(args) > mostArguments {
 			return g.call(ctx, g.client(s.Urgent), s, namespace, args)
 		}
 		return g.batcher(s, namespace).do(ctx, s, args, size)

@@ -9,7 +9,9 @@ redis.call('RPUSH', KEYS[2], seq .. ' ' .. raw .. ' ' .. ARGV[2] .. ' ' .. ARGV[
 redis.call('LTRIM', KEYS[2], -1000, -1)
 redis.call('HSET', KEYS[1], 'updated', raw)
 local event = string.format('%.0f', redis.call('HINCRBY', KEYS[3], 'seq', 1))
-redis.call('XADD', KEYS[4], event .. '-0', 'type', 'task.progress', 'at', raw, 'now', raw, 'actor', ARGV[2],
-  'data', '{"state":"leased","seq":' .. seq .. '}', 'task', ARGV[1], 'run', ARGV[2], 'token', ARGV[3])
+local values = { event, 'task.progress', raw, raw, ARGV[2], '{"state":"leased","seq":' .. seq .. '}', ARGV[1], ARGV[2],
+  '', ARGV[3], '', '' }
+for i, v in ipairs(values) do values[i] = #v .. ':' .. v end
+redis.call('XADD', KEYS[4], event .. '-0', '1', table.concat(values))
 redis.call('PUBLISH', ARGV[5], event)
 return seq

@@ -7,7 +7,7 @@
 --   fresh store id, new floor, sequence number to start above
 -- Reply: OK
 -- Errors: adopt_lost (another was faster), store_newer, store_migrating
-meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format', 'migrating')
+meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format', 'gaps', 'migrating')
 meta.read = {}
 local wrong = (meta.store or meta.format) and wrong_format(meta.format, meta.migrating) -- @adopts-converted
 if wrong then return wrong end
@@ -19,9 +19,23 @@ end
 local server = server_clock()
 set_time(num(meta.now or server), server) -- @keeps-store-time
 local store, new = meta.store or ARGV[5], num(ARGV[6])
-meta.seq = F(math.max(num(meta.seq), num(ARGV[7]))) -- @numbers-rise
+local gap = math.max(num(ARGV[7]) - num(meta.seq), 0)
+meta.seq = F(num(meta.seq) + gap) -- @numbers-rise
 put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, -- @stores-floor
   'order', meta.order or '0', 'format', F(FORMAT))
+-- Retention counts events by their numbers, so it has to know those that no event has. Of more gaps than it needs, the
+-- two oldest become one. A log that is there already can have gaps that nobody has noted.
+if gap > 0 then
+  local gaps = (meta.gaps or '') .. meta.seq .. ':' .. F(gap) .. ' '
+  local _, count = string.gsub(gaps, ' ', '')
+  if count > 20 then
+    gaps = string.gsub(gaps, '^%d+:(%d+) (%d+):(%d+)', function(one, last, other)
+      return last .. ':' .. F(num(one) + num(other))
+    end)
+  end
+  put(meta, 'gaps', gaps)
+end
+if not meta.store and call('EXISTS', K('events')) == 0 then put(meta, 'unnoted', '0:0') end
 if new > 0 then
   put(meta, 'adopted', NOW, 'adopted_at', RAW) -- @grace-begins
   call('HDEL', META, 'adopted_scan')

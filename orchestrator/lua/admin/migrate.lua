@@ -29,7 +29,7 @@ for _, key in ipairs(got[2]) do
       fields[flat[i]] = flat[i + 1]
       bytes = bytes + #flat[i] + #flat[i + 1]
     end
-    redis_call('SET', key, packer.pack(fields), 'KEEPTTL')
+    redis_call('SET', key, pack_record(fields), 'KEEPTTL')
     seen[key], room, records = true, room - 1, records + 1
     if string.sub(key, #P + 1, #P + 5) == 'task:' then tasks = tasks + 1 end
   end

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent bundle delete_money index_keys message push quota registration runkey tree_retention
+-- needs: agent bundle delete_events delete_money index_keys message push quota registration runkey tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
@@ -71,44 +71,16 @@ for _, id in ipairs(call('ZRANGEBYSCORE', K('gone'), '-inf', F(now - age), 'LIMI
   n = n + 1
 end
 
--- Sequence numbers are dense, so the cut by number needs no reading; by age a
--- whole bite goes when its last event is old, else event by event.
-local BITE = 10000
-local function seq_of(e) return num(string.match(e[1], '^(%d+)')) end
-local function old(e, than)
-  for i = 1, #e[2], 2 do
-    if e[2][i] == 'now' then return num(e[2][i + 1]) < now - than end
-  end
-end
-
 -- The audit log has few of the numbers, so what goes is read, up to limit events.
 local audit_age, spare = num(ARGV[5]), call('XLEN', K('audit')) - num(ARGV[6])
 local audit_cut
 for i, e in ipairs(call('XRANGE', K('audit'), '-', '+', 'COUNT', limit)) do
-  if i > spare and not old(e, audit_age) then break end
-  audit_cut, n = seq_of(e), n + 1
+  if i > spare and not is_old(e, audit_age) then break end
+  audit_cut, n = last_of(e), n + 1
 end
 if audit_cut then
   call('XTRIM', K('audit'), 'MINID', F(audit_cut + 1) .. '-0')
   call('HSET', META, 'audit_trimmed', F(audit_cut))
 end
 
-local head = call('XRANGE', K('events'), '-', '+', 'COUNT', 1)[1]
-if not head then return n end
-local first = seq_of(head)
-local cut = first - 1 + math.min(math.max(call('XLEN', K('events')) - max, 0), BITE)
-local probe = call('XRANGE', K('events'), F(first + BITE - 1) .. '-0', '+', 'COUNT', 1)[1]
-if probe and old(probe, event_age) then
-  cut = math.max(cut, first + BITE - 1)
-else
-  for _, e in ipairs(call('XRANGE', K('events'), '-', '+', 'COUNT', limit)) do
-    if not old(e, event_age) then break end
-    cut = math.max(cut, seq_of(e))
-  end
-end
-if cut >= first then
-  call('XTRIM', K('events'), 'MINID', F(cut + 1) .. '-0')
-  call('HSET', META, 'trimmed', F(cut))
-  n = n + cut - first + 1
-end
-return n
+return n + delete_events(event_age, max, limit)

@@ -4,18 +4,18 @@ local FIRST = 30000 -- an unconfirmed lease comes back after this long
 local RANGE = 2097152 -- tokens above a floor before the next floor is needed
 
 -- lease_view shows a lease; the second value is about how many bytes it has.
-local function lease_view(tid, rid, t, r, deadline)
+local function lease_view(tid, rid, t, r, deadline, texts)
   local before, report, said, edit = false, false, {}, false
   if r.attempt ~= '1' then
     before = call('LINDEX', K('runs:', tid), -2)
     report, edit = call('LINDEX', K('reports:', tid), -1), call('GET', K('edit:', tid))
   end
   if r.attempt ~= '1' or t.retries then said = answers_of(tid) end
-  local input, size = edit or call('GET', K('in:', tid)), report and #report or 0 -- @runs-edit
+  local input, size = edit or texts[2], report and #report or 0 -- @runs-edit
   for _, answer in ipairs(said) do size = size + #answer end
   return named{
     task = tid, run = rid, token = r.token, attempt = r.attempt, window = t.window, ttl = F(deadline - now),
-    spec = call('GET', K('spec:', tid)), input = input, report = report, answers = said,
+    spec = texts[1], input = input, report = report, answers = said,
     previous = before and run_view(before), workspace = r.workspace, fixes = t.fixes or false,
     retries = t.retries or false, note = t.fixes and call('HGET', K('review:', t.fixes), 'note'),
     envelope = call('HMGET', K('env:', tid), 'envelope_t', 'envelope_u'),
@@ -24,61 +24,41 @@ local function lease_view(tid, rid, t, r, deadline)
   }, size + (input and #input or 0)
 end
 
--- best_lane finds the best lane that is covered. Lanes are sorted by their heads,
--- so the first one covered is it; the window grows for an agent that covers few.
-local function best_lane(...)
-  local from, size = 0, 8
-  while true do
-    local lanes = call('ZRANGE', K('lanes'), from, from + size - 1)
-    for _, lane in ipairs(lanes) do
-      if covers(lane, ...) then return lane end
-    end
-    if #lanes < size then return nil end
-    from, size = from + size, size * 4
-  end
-end
-
--- next_task finds the task to grant next, if there is room for more, and the score
--- of the one behind it.
+-- next_task finds the task to grant next, if there is room for more.
 local function next_task(room, ...)
   while true do
-    local lane = room and best_lane(...)
+    local lane = room and best_covered_lane(covers, ...)
     if not lane then return nil end
-    local two = call('ZRANGE', K('lane:', lane), 0, 1, 'WITHSCORES')
-    local tid, behind = two[1] or '', two[4]
-    local t = pick(K('task:', tid), 'state', 'token', 'order', 'attempt', 'at', 'lane', 'window', 'pin', 'not_before',
-      'fixes', 'retries', 'root', 'created', 'runs_from', 'pri', 'pin_for')
+    local tid = first_in_lane(lane)
+    local texts = read_together({ K('task:', tid), K('env:', tid) }, { K('spec:', tid), K('in:', tid) })
+    local t = record(K('task:', tid))
     local kept = t.state == 'queued' and t.pin_for == 'retry' and t.pin ~= '' and t.at ~= t.lane
     if kept and not covers(t.lane, ...) then -- @members-only
       undelay(tid, t)
-      pull(tid, t, behind)
+      pull(tid, t)
       push(tid, t, t.lane)
       put(t, 'pin', '')
       t.pin = ''
     elseif t.state == 'queued' then
-      if not cancelled_ancestor(t) then return tid, t, behind end -- @grants-none-cancelled
-      cancel_queued(tid, t, behind)
+      if not cancelled_ancestor(t) then return tid, t, texts end -- @grants-none-cancelled
+      cancel_queued(tid, t)
     else
+      take_from_lane(tid, lane)
       remove_stale_entry('lane_extra', K('lane:', lane), tid)
-      if behind then
-        call('ZADD', K('lanes'), behind, lane)
-      else
-        call('ZREM', K('lanes'), lane)
-      end
     end
   end
 end
 
 -- lease_task leases a task to an agent; with is the key that acquires it, if any. most
 -- is how many runs the task may have before a person has to decide.
-local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation, root, actor, with, most)
+local function lease_task(tid, t, texts, rid, secret, token, agent, incarnation, root, actor, with, most)
   local r = { token = F(token), attempt = F(num(t.attempt) + 1), workspace = root ~= '' and (root .. '/' .. rid) or '' }
   local deadline, used = now + math.min(num(t.window), FIRST), num(r.attempt) - num(t.runs_from) -- @first-window
-  dequeue(tid, t, behind) -- @leaves-lane
+  dequeue(tid, t) -- @leaves-lane
   call('RPUSH', K('runs:', tid), rid)
-  put(new_record(K('run:', rid)), 'task', tid, 'secret', secret, 'token', r.token, 'tokens', ',' .. r.token .. ',',
-    'state', 'running', 'agent', agent, 'window', t.window, 'confirmed', '0', 'attempt', r.attempt, 'started', RAW,
-    'workspace', r.workspace, 'incarnation', incarnation, 'key', with) -- @remembers-key
+  new_record(K('run:', rid), { task = tid, secret = secret, token = r.token, tokens = ',' .. r.token .. ',',
+    state = 'running', agent = agent, window = t.window, confirmed = '0', attempt = r.attempt, started = RAW,
+    workspace = r.workspace, incarnation = incarnation, key = with }) -- @remembers-key
   meta.granted = F(num(meta.granted) + 1)
   if with ~= '' then call('ZADD', K('leases-of:', with), meta.granted, tid) end
   if incarnation ~= '0' then call('ZADD', K('holder:', agent .. ':' .. incarnation), meta.granted, tid) end -- @listed
@@ -87,7 +67,7 @@ local function lease_task(tid, t, behind, rid, secret, token, agent, incarnation
     unpack(used >= most and { 'runs_used', F(used) } or {})) -- @last-run
   emit('task.leased', { task = tid, run = rid, agent = agent, token = r.token, actor = actor },
     '{"state":"leased","attempt":' .. r.attempt .. ',"windowMs":' .. t.window .. '}')
-  return lease_view(tid, rid, t, r, deadline)
+  return lease_view(tid, rid, t, r, deadline, texts)
 end
 
 -- replay shows the leases of an earlier request. If strict is set, it returns nil when one of them
@@ -98,7 +78,8 @@ local function replay(was, strict)
     local t, r = load(K('task:', tid)), load(K('run:', rid))
     local deadline = num(call('ZSCORE', K('deadlines'), tid))
     if r and t and r.state == 'running' and t.run == rid and now < deadline and not void_reason(r) then -- @still-holds
-      leases[#leases + 1] = lease_view(tid, rid, t, r, deadline)
+      leases[#leases + 1] = lease_view(tid, rid, t, r, deadline,
+        read_together({}, { K('spec:', tid), K('in:', tid) }))
     elseif strict then -- @strict-repeat
       return nil
     end
@@ -164,7 +145,7 @@ local function grant(skip, close)
     promote(10)
     local window
     for i = 16, #ARGV - skip, 2 do
-      local tid, t, behind = next_task(#granted == 0 or answered < MAX_REPLY, agent, role, caps)
+      local tid, t, texts = next_task(#granted == 0 or answered < MAX_REPLY, agent, role, caps)
       if not tid then break end
       local token = math.max(num(t.token), floor) + 1 -- @token-rises
       if token > floor + RANGE then
@@ -176,7 +157,7 @@ local function grant(skip, close)
         outcome = 'exhausted'
         break
       end
-      local view, bytes = lease_task(tid, t, behind, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
+      local view, bytes = lease_task(tid, t, texts, arg(i), arg(i + 1), token, agent, a and a.incarnation or '0', arg(7),
         arg(1), arg(14), num(arg(15)))
       answered, window = answered + bytes, window or num(t.window)
       leases[#leases + 1] = view

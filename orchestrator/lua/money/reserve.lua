@@ -113,7 +113,7 @@ add_total('held_u', need_u)
 record_kept_call(root, slots, 1, 0, 0) -- @counts-calls
 local ends = now + timeout + LINGER
 if h.state then call('DEL', h[1]) end -- it never left: this is another one
-local made = new_record(h[1])
+local made = new_record(h[1], {})
 put(made, 'task', tid, 'run', rid, 'tool', tool, 'nonce', nonce, 'hash', hash, 'need_t', ARGV[9],
   'need_u', ARGV[10], 'version', ARGV[11], 'ext', ARGV[12], 'keyed', ARGV[14], 'deadline', F(ends), 'state', 'open',
   'token', r.token, 'at', RAW, 'model', ARGV[20])

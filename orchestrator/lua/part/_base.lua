@@ -2,11 +2,12 @@
 -- The code outside of functions runs once, when Redis loads it, and serves the calls of
 -- all namespaces. A call runs one verb, or a batch of verbs of one namespace. So whatever
 -- belongs to one call or to one verb is set when that begins.
-local call_begins, verb_begins = {}, {}
+local call_begins, verb_begins, verb_breaks = {}, {}, {}
 
--- on_call adds a function that runs whenever a call begins, and on_verb one that runs
--- before each verb of it.
+-- on_call adds a function that runs whenever a call begins, on_verb one that runs before each verb of it, and on_break
+-- one that runs after a verb has broken.
 local function on_call(f) call_begins[#call_begins + 1] = f end
+local function on_break(f) verb_breaks[#verb_breaks + 1] = f end
 local function on_verb(f) verb_begins[#verb_begins + 1] = f end
 
 -- forget empties a table.

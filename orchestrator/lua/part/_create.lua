@@ -1,15 +1,14 @@
 -- needs: money queue charge index_keys
 -- Creating a task: submit, the fix of a rejection and the retry of a closed
--- task share it. A specification is a flat list of FIELDS values in ARGV.
-local FIELDS = { 'id', 'lane', 'pri', 'window', 'max_attempts', 'backoff', 'retry_on', 'escalate', 'review',
-  'not_before', 'role', 'labels', 'fixes', 'retries', 'by', 'spec', 'input', 'tokens', 'nano', 'house',
-  'assignee', 'client', 'context', 'instance',
-  'instance_number' }
-
+-- task share it. A specification is a list of 25 values in ARGV.
 local function read_spec(first)
-  local s = {}
-  for i, name in ipairs(FIELDS) do s[name] = ARGV[first + i - 1] end
-  return s
+  local a = ARGV
+  return { id = a[first], lane = a[first + 1], pri = a[first + 2], window = a[first + 3], max_attempts = a[first + 4],
+    backoff = a[first + 5], retry_on = a[first + 6], escalate = a[first + 7], review = a[first + 8],
+    not_before = a[first + 9], role = a[first + 10], labels = a[first + 11], fixes = a[first + 12],
+    retries = a[first + 13], by = a[first + 14], spec = a[first + 15], input = a[first + 16], tokens = a[first + 17],
+    nano = a[first + 18], house = a[first + 19], assignee = a[first + 20], client = a[first + 21],
+    context = a[first + 22], instance = a[first + 23], instance_number = a[first + 24] }
 end
 
 -- payer names the envelope that a new task's is carved from: that of its
@@ -55,11 +54,10 @@ end
 local function create_task(s, source, extra)
   local order = F(num(meta.order) + 1)
   meta.order = order
-  local t = new_record(K('task:', s.id))
-  t.order, t.pri, t.lane, t.at = order, s.pri, s.lane, ''
-  put(t, 'token', '0', 'run', '', 'order', order, 'attempt', '0', 'lane', s.lane, 'pri', s.pri, 'window', s.window,
-    'review', s.review, 'failures', '0', 'handoff', '', 'created', RAW, 'max_attempts', s.max_attempts,
-    'backoff', s.backoff, 'retry_on', s.retry_on, 'escalate', s.escalate, 'by', s.by, 'role', s.role)
+  local t = new_record(K('task:', s.id), { token = '0', run = '', order = order, attempt = '0', lane = s.lane,
+    pri = s.pri, window = s.window, review = s.review, failures = '0', handoff = '', created = RAW,
+    max_attempts = s.max_attempts, backoff = s.backoff, retry_on = s.retry_on, escalate = s.escalate, by = s.by,
+    role = s.role, at = '' })
   t.root, t.client, t.context = false, s.client ~= '' and s.client, s.context
   t.instance, t.instance_number = (s.instance or '') ~= '' and s.instance, s.instance_number
   local spec = s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec

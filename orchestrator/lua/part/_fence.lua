@@ -6,7 +6,7 @@
 -- run it reads what most verbs need. If key is not empty, a lease that was acquired with another
 -- key is refused first, with the same words as one that does not exist.
 local function fenced(tid, rid, secret, presented, reclaiming, key)
-  read_packed{ K('run:', rid), K('task:', tid) }
+  read_together{ K('run:', rid), K('task:', tid) }
   local r, t = record(K('run:', rid)), record(K('task:', tid))
   if (key or '') ~= '' and r.key ~= key then -- @same-key
     return nil, nil, nil, refuse('unauthenticated', 'kind', 'lease')

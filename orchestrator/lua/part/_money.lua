@@ -75,7 +75,7 @@ end
 -- carve gives a new task its envelope, out of that of parent or, where that is
 -- '', of nothing. That it can be covered was asked before.
 local function carve(parent, id, order, t, u)
-  local e = new_record(K('env:', id))
+  local e = new_record(K('env:', id), {})
   new_envelope(e, parent)
   for _, column in ipairs({ 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
   if parent == '' then return end

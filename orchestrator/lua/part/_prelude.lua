@@ -59,6 +59,13 @@ local function before_after(field, from, to)
   return ',"before":{"' .. field .. '":' .. quote(from) .. '},"after":{"' .. field .. '":' .. quote(to) .. '}'
 end
 
+-- pack_event makes a field of an entry of the event log from the values of an event: the number first, then those
+-- that the audit log has as fields.
+local function pack_event(values)
+  for i, v in ipairs(values) do values[i] = #v .. ':' .. v end
+  return table.concat(values)
+end
+
 local emit, set_actor_is_agent = (function()
   -- AUDITED are the types of events that the audit log has a copy of: 'always', or
   -- 'person' where agents cause such events, too. picket.Audited is the same table.
@@ -91,19 +98,19 @@ local emit, set_actor_is_agent = (function()
       and not actor_is_agent and string.sub(e.actor or '', 1, 4) == 'key_' -- @audits-people
   end
 
-  -- emit appends one event; its id is the dense sequence number, so sequence,
-  -- cursor and stream id are one. data is a JSON object, more are extra fields.
+  -- emit appends one event under the next number; the numbers are dense. The call writes it when it ends. data is a
+  -- JSON object, more are extra fields.
   local function append_event(kind, e, data, more)
     local seq = F(num(meta.seq) + 1)
     meta.seq = seq
-    -- Entries with the same fields as the one before take less room and time.
-    local function append(log)
-      call('XADD', K(log), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
+    log_event(seq, pack_event{ seq, kind, RAW, NOW, e.actor or '', data, e.task or '', e.run or '',
+      e.agent or '', e.token or '', e.reason or '', more or '' })
+    local function copy_event() -- entries with the same fields as the one before take less room and time
+      call('XADD', K('audit'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
         'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
         'reason', e.reason or '', 'top', more or '')
     end
-    append('events')
-    if audited(kind, e) then append('audit') end -- @copies-audit
+    if audited(kind, e) then copy_event() end -- @copies-audit
     local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
     local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
     if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end

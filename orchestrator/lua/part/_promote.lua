@@ -3,16 +3,22 @@
 -- cancelled tree end.
 
 -- cancel_queued ends a queued task that was cancelled with one above it.
-local function cancel_queued(id, t, head)
+local function cancel_queued(id, t)
   local reason = 'cancelled with ' .. cancelled_ancestor(t)
-  dequeue(id, t, head)
+  dequeue(id, t)
   close_task(id, t, 'cancelled', 'reason', reason, 'closed_by', 'server')
   emit('task.cancelled', { task = id, actor = 'server' }, '{"state":"cancelled","reason":' .. quote(reason) ..
     before_after('state', 'queued', 'cancelled') .. '}')
 end
 
--- promote moves due entries of delayed on: into a lane, or out of a pin.
+-- promote moves due entries of delayed on: into a lane, or out of a pin. Once nothing is due, nothing becomes due in
+-- the same call, since its time stands still.
+local none_due
+local function look_again() none_due = false end
+on_call(look_again)
+on_break(look_again)
 local function promote(limit)
+  if none_due then return 0 end
   local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local t = load(K('task:', id))
@@ -26,5 +32,6 @@ local function promote(limit)
       place_in_lane(id, t)
     end
   end
+  none_due = #due < limit
   return #due
 end

@@ -5,7 +5,7 @@ local MAX_LANES = 1024
 -- late counts the delayed tasks of each lane: they will need it later. A lane
 -- that has both kinds counts twice, which errs on the safe side.
 local function lane_available(lane)
-  return call('ZSCORE', K('lanes'), lane) or call('HEXISTS', K('late'), lane) == 1 or
+  return head_of(lane) or call('ZSCORE', K('lanes'), lane) or call('HEXISTS', K('late'), lane) == 1 or
       call('ZCARD', K('lanes')) + call('HLEN', K('late')) < MAX_LANES
 end
 
@@ -25,10 +25,10 @@ local function last_open_run(t)
   return t.run
 end
 
--- awaited_tasks are the tasks whose calls a task waits for. These are the task itself, and the
+-- awaited_tasks are the tasks whose calls a task waits for. These are the task itself if it has had a run, and the
 -- tasks that it fixes or repeats, if they had calls under way when it was made.
 local function awaited_tasks(id, t)
-  local all = { id }
+  local all = num(t.attempt) > 0 and { id } or {}
   for of in string.gmatch(t.calls or '', '%S+') do all[#all + 1] = of end
   return all
 end

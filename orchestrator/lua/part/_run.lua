@@ -16,7 +16,8 @@ local function answer_of(verb)
   local ok, reply = pcall(run_verb, verb)
   -- A test breaks verbs, and only on a real store does the server run on after that.
   if ok then return reply or false end -- on a real store only
-  if meta and not written_early then meta.seq = seq end
+  for _, f in ipairs(verb_breaks) do f() end
+  if undo() and meta then meta.seq = seq end
   local said = type(reply) == 'table' and reply.err or tostring(reply)
   -- What a command is refused with has a code. An error of Lua has none.
   return { err = string.match(said, '^%u%u+ ') and said or 'ERR ' .. said }
@@ -43,9 +44,8 @@ local function run_batch(verbs)
   if no then return no end
   local items, replies, at = ARGV, {}, 1
   while at < #items do
-    local n, args = num(items[at + 1]), {}
-    for i = 1, n do args[i] = items[at + 1 + i] end
-    ARGV = args
+    local n = num(items[at + 1])
+    ARGV = { unpack(items, at + 2, at + 1 + n) }
     local answer = answer_of(verbs[items[at]])
     local no = type(answer) == 'table' and answer.err
     replies[#replies + 1] = no and 1 or 0

@@ -121,7 +121,7 @@ function session_money.reserve(pid, kind, name, role, limits, cap)
   local house = day_envelope(cap)
   if open_through(all, house).parent == '' and house ~= '' then join_day(all, house) end -- @joins-day
   open_through(own, all)
-  local e = new_record(K('env:', pid))
+  local e = new_record(K('env:', pid), {})
   new_envelope(e, own)
   e.granted_u, e.available_u = '0', '0'
   put(e, 'role', role, 'granted_u', '0', 'available_u', '0')

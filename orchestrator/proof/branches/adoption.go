@@ -136,7 +136,7 @@ func coverAdoption(t *testing.T, f *fixture) {
 			kit.OK(t, err)
 		}
 	}
-	kit.OK(t, f.Raw.Del(f.Ctx, kit.Meta).Err())
+	kit.OK(t, f.Raw.Del(f.Ctx, kit.Meta, "pk:{default}:events", "pk:{default}:audit").Err())
 	kit.OK(t, kit.InitNamespace(f.Ctx, f.Engine))
 	// Another process is faster.
 	if err := kit.AdoptUnseen(f.Ctx, f.Engine); err == nil {

@@ -79,3 +79,36 @@ func coverEvents(t *testing.T, f *fixture) {
 	_, err = f.ApplyRetention(f.Ctx, picket.Retention{AuditEvents: 1}, 10)
 	kit.OK(t, err)
 }
+
+// coverEntries takes the forms of the event log: entries of an earlier version, gaps that adoptions
+// leave, noted and not, and more of them than are noted.
+func coverEntries(t *testing.T, f *fixture) {
+	retain := func(most int64) {
+		t.Helper()
+		_, err := f.ApplyRetention(f.Ctx, picket.Retention{MaxEvents: most}, 10)
+		kit.OK(t, err)
+	}
+	last, err := f.LastSeq(f.Ctx)
+	kit.OK(t, err)
+	old := kit.OldEvent(int(last) + 1)
+	kit.OK(t, f.Raw.XAdd(f.Ctx, old).Err())
+	kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "seq", last+1).Err())
+	old.Stream = "pk:{default}:audit"
+	kit.OK(t, f.Raw.XAdd(f.Ctx, old).Err())
+	found, err := kit.InspectAll(f.Ctx, f.Engine, false)
+	kit.OK(t, err)
+	for _, v := range found {
+		if v.Kind == "audit_differs" && v.Subject == strconv.FormatInt(last+1, 10) {
+			t.Errorf("found %+v", v)
+		}
+	}
+	kit.OK(t, f.Raw.HDel(f.Ctx, kit.Meta, "unnoted").Err())
+	retain(1e6)
+	retain(3)
+	for range 22 {
+		f.AdoptOnNewServer(t)
+	}
+	for most := int64(23); most > 0; most-- {
+		retain(most)
+	}
+}

@@ -31,7 +31,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverBatches,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
 		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
-		coverAdoption} {
+		coverAdoption, coverEntries} {
 		stop(t, f)
 	}
 }

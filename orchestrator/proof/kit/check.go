@@ -110,6 +110,9 @@ func AuditDiffers(ctx context.Context, raw redis.UniversalClient) string {
 	if err != nil {
 		return err.Error()
 	}
+	if events, err = EventEntries(events); err != nil {
+		return err.Error()
+	}
 	copies, err := raw.XRange(ctx, "pk:{default}:audit", "-", "+").Result()
 	if err != nil {
 		return err.Error()

@@ -94,8 +94,12 @@ func rowsOf(ctx context.Context, c redis.UniversalClient, key string) ([]string,
 		}
 		return rows, err
 	case "stream":
-		events, err := c.XRange(ctx, key, "-", "+").Result()
-		for _, e := range events {
+		entries, err := c.XRange(ctx, key, "-", "+").Result()
+		if err != nil {
+			return nil, err
+		}
+		entries, err = EventEntries(entries)
+		for _, e := range entries {
 			rows = append(rows, fmt.Sprintf("%s %v", e.ID, e.Values))
 		}
 		return rows, err

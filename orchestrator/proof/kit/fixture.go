@@ -2,7 +2,6 @@ package kit
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -167,15 +166,6 @@ func JoinWords(s []string) string {
 }
 
 func ZMember(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
-
-// OldEvent is an old event as the log keeps it.
-func OldEvent(seq int) *redis.XAddArgs {
-	return &redis.XAddArgs{
-		Stream: "pk:{default}:events",
-		ID:     fmt.Sprintf("%d-0", seq),
-		Values: []any{"type", "task.progress", "at", "1000", "now", "1000", "actor", "x", "data", "{}"},
-	}
-}
 
 // AdoptOnNewServer makes the namespace look as if it had come to another server, and
 // has it adopted.

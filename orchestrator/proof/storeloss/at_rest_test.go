@@ -168,6 +168,8 @@ func (l *lossHistory) zombie(h *clientLease) {
 func (l *lossHistory) readAgain() {
 	got, err := l.raw.XRevRangeN(l.ctx, lossPrefix+"events", "+", "-", 500).Result()
 	kit.OK(l.t, err)
+	got, err = kit.EventEntries(got)
+	kit.OK(l.t, err)
 	for _, m := range got {
 		seq, ok := strings.CutSuffix(m.ID, "-0")
 		if !ok {
