@@ -136,13 +136,16 @@ func (s FormatState) String() string {
 	case !s.Old():
 		return s.Namespace + " has format " + strconv.FormatInt(s.Format, 10)
 	}
-	records := strconv.FormatInt(s.Records, 10)
-	if !s.Counted {
+	records := strconv.FormatInt(s.Records, 10) + " records"
+	switch {
+	case !s.Counted:
 		records = "more than " + records
+	case s.Records == 1:
+		records = "1 record"
 	}
 	if s.Migrating {
-		return fmt.Sprintf("%s is being converted to format %d: %s records are left", s.Namespace, s.Known, records)
+		return fmt.Sprintf("%s is being converted to format %d; still to do: %s", s.Namespace, s.Known, records)
 	}
-	return fmt.Sprintf("%s has format %d: the next start of an orchestrator converts %s records to format %d",
+	return fmt.Sprintf("%s has format %d: the next start of an orchestrator converts %s to format %d",
 		s.Namespace, s.Format, records, s.Known)
 }
