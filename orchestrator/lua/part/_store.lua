@@ -269,7 +269,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     write_now(key)
     if READS[command] then return end
     records_known[key], texts_known[key] = nil, nil
-    if command == 'DEL' then records[key] = nil end
+    local k = command == 'DEL' and sources[key]
+    if k then k.whole, k.found = false, false end
   end
 
   -- call_now runs a command at once. Verbs use it where they need the reply of one that call would let wait.
