@@ -43,9 +43,10 @@ func coverMigration(t *testing.T, f *fixture) {
 	_, err = f.Records().RunUnchecked(f.Ctx, "take_mark", "", "", "", "m1")
 	kit.RefusedAsMigrating(t, err)
 	step(10, 1)
-	for !step(10_000, 2) {
-		_, err = f.Records().RunUnchecked(f.Ctx, "tick")
-		kit.RefusedAsMigrating(t, err)
+	step(10_000, 2)
+	_, err = f.Records().RunUnchecked(f.Ctx, "tick")
+	kit.RefusedAsMigrating(t, err)
+	for !step(10_000, 1000) { // as often as it takes
 	}
 	f.SetFormat(t, 7)
 	_, err = kit.Migrate(f.Ctx, f.Engine, 1, 1)
