@@ -139,7 +139,7 @@ func TestRecordsAreConvertedInSteps(t *testing.T) {
 		const keys = 4
 		steps, converted := 0, int64(0)
 		for done := false; !done; steps++ {
-			done, err = kit.Migrate(f.Ctx, f.Engine, keys)
+			done, err = kit.Migrate(f.Ctx, f.Engine, 20, keys)
 			kit.OK(t, err)
 			now := convertedRecords(t, f)
 			if now > converted+keys {
@@ -153,7 +153,7 @@ func TestRecordsAreConvertedInSteps(t *testing.T) {
 		if converted != int64(records) || steps < records/keys {
 			t.Errorf("%d of %d records were converted in %d steps", converted, records, steps)
 		}
-		done, err := kit.Migrate(f.Ctx, f.Engine, keys)
+		done, err := kit.Migrate(f.Ctx, f.Engine, 20, keys)
 		if kit.OK(t, err); !done {
 			t.Error("there is more to do after the last step")
 		}
@@ -187,7 +187,7 @@ func TestAnotherServerConvertsFromTheBeginning(t *testing.T) {
 		f.SetFormat(t, kit.Format)
 		kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "1152921504606846975 0 0 another server").Err())
 		for done := false; !done; {
-			done, err = kit.Migrate(f.Ctx, f.Engine, 10)
+			done, err = kit.Migrate(f.Ctx, f.Engine, 10, 10)
 			kit.OK(t, err)
 		}
 		if got := convertedRecords(t, f); got != int64(records) {

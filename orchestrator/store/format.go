@@ -93,6 +93,9 @@ func CheckFormat(ctx, enough context.Context, where redis.UniversalOptions, name
 	return states, nil
 }
 
+// countStep is about how many keys of the store are looked at for a page of the count.
+const countStep = 1000
+
 // convertedKinds are the records that the script migrate converts, by the names of their keys.
 var convertedKinds = []string{"task:", "run:", "env:"}
 
@@ -111,7 +114,7 @@ func (s *FormatState) count(enough context.Context, client redis.UniversalClient
 func (s *FormatState) countKind(enough context.Context, node processor, keys string,
 	progress func(records int64)) error {
 	for cursor := uint64(0); ; {
-		cmd := redis.NewScanCmd(enough, node.Process, "SCAN", cursor, "MATCH", keys, "COUNT", 2*migrationStep,
+		cmd := redis.NewScanCmd(enough, node.Process, "SCAN", cursor, "MATCH", keys, "COUNT", countStep,
 			"TYPE", "hash")
 		if err := node.Process(enough, cmd); err != nil {
 			return err
@@ -133,13 +136,16 @@ func (s FormatState) String() string {
 	case !s.Old():
 		return s.Namespace + " has format " + strconv.FormatInt(s.Format, 10)
 	}
-	records := strconv.FormatInt(s.Records, 10)
-	if !s.Counted {
+	records := strconv.FormatInt(s.Records, 10) + " records"
+	switch {
+	case !s.Counted:
 		records = "more than " + records
+	case s.Records == 1:
+		records = "1 record"
 	}
 	if s.Migrating {
-		return fmt.Sprintf("%s is being converted to format %d: %s records are left", s.Namespace, s.Known, records)
+		return fmt.Sprintf("%s is being converted to format %d; still to do: %s", s.Namespace, s.Known, records)
 	}
-	return fmt.Sprintf("%s has format %d: the next start of an orchestrator converts %s records to format %d",
+	return fmt.Sprintf("%s has format %d: the next start of an orchestrator converts %s to format %d",
 		s.Namespace, s.Format, records, s.Known)
 }

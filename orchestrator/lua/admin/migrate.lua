@@ -5,7 +5,7 @@
 -- servers of earlier versions stop, and each stores how far it has come: the position, how many records and tasks are
 -- converted, and the server. Every other verb is refused until the last step, so store time stands still. A step
 -- that is repeated finds nothing to do.
--- ARGV: about how many keys to look at, and how many records to convert at most
+-- ARGV: about how many keys to look at, how many records to convert at most
 -- Reply: records, tasks (how many are converted), done (1 if all are, else 0)
 -- Errors: store_newer
 local MAX_BYTES = 1048576 -- of the records of one step, without the last one
@@ -19,9 +19,9 @@ records, tasks = num(records), num(tasks)
 -- Each process orders its keys in another way, so a position is good for the process that gave it.
 if at ~= here then cursor = '0' end -- @scans-again
 local got = redis_call('SCAN', cursor, 'MATCH', P .. '*', 'COUNT', ARGV[1], 'TYPE', 'hash')
-local room, bytes, seen, left = num(ARGV[1]), 0, {}, false
+local room, bytes, seen, left = num(ARGV[2]), 0, {}, false
 for _, key in ipairs(got[2]) do
-  if is_packed(key) and not seen[key] then -- @converts-once
+  if is_packed(key) and not seen[key] then
     left = left or room == 0 or bytes > MAX_BYTES
     if left then break end
     local flat, fields = redis_call('HGETALL', key), {}
@@ -29,13 +29,13 @@ for _, key in ipairs(got[2]) do
       fields[flat[i]] = flat[i + 1]
       bytes = bytes + #flat[i] + #flat[i + 1]
     end
-    redis_call('SET', key, pack_record(fields), 'KEEPTTL') -- @converts
+    redis_call('SET', key, pack_record(fields), 'KEEPTTL')
     seen[key], room, records = true, room - 1, records + 1
     if string.sub(key, #P + 1, #P + 5) == 'task:' then tasks = tasks + 1 end
   end
 end
-if not left then cursor = got[1] end -- @looks-again
-local done = cursor == '0' and not left
+if not left then cursor = got[1] end
+local done = cursor == '0' and not left -- @looks-again
 redis_call('HSET', META, 'format', F(FORMAT), 'migrating', table.concat({ cursor, F(records), F(tasks), here }, ' '))
 if done then redis_call('HDEL', META, 'migrating') end -- @ends-migration
 return named{ records = records, tasks = tasks, done = done and 1 or 0 }

@@ -22,6 +22,39 @@ func coverFormat(t *testing.T, f *fixture) {
 	f.SetFormat(t, kit.Format)
 }
 
+// coverMigration converts a store of an earlier format.
+func coverMigration(t *testing.T, f *fixture) {
+	t.Helper()
+	step := func(keys, records int) bool {
+		t.Helper()
+		done, err := kit.Migrate(f.Ctx, f.Engine, keys, records)
+		kit.OK(t, err)
+		return done
+	}
+	if !step(1, 1) {
+		t.Error("there is something to convert")
+	}
+	for range 6 {
+		f.MustSubmit(t, picket.TaskSpec{})
+	}
+	_, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+	kit.OK(t, err)
+	kit.RefusedAsMigrating(t, kit.AdoptUnseen(f.Ctx, f.Engine))
+	_, err = f.Records().RunUnchecked(f.Ctx, "take_mark", "", "", "", "m1")
+	kit.RefusedAsMigrating(t, err)
+	step(10, 1)
+	step(10_000, 2)
+	_, err = f.Records().RunUnchecked(f.Ctx, "tick")
+	kit.RefusedAsMigrating(t, err)
+	for !step(10_000, 1000) { // as often as it takes
+	}
+	f.SetFormat(t, 7)
+	_, err = kit.Migrate(f.Ctx, f.Engine, 1, 1)
+	kit.RefusedAsNewer(t, err)
+	f.SetFormat(t, kit.Format)
+	f.CancelAll(t)
+}
+
 // coverStopMark stops a store under a mark and starts it again.
 func coverStopMark(t *testing.T, f *fixture) {
 	stats, err := f.Stats(f.Ctx)
@@ -42,6 +75,7 @@ func coverStopMark(t *testing.T, f *fixture) {
 func coverAdoption(t *testing.T, f *fixture) {
 	kit.OK(t, kit.EnsureAdopted(f.Ctx, f.Engine)) // it has one
 	coverFormat(t, f)
+	coverMigration(t, f)
 	coverStopMark(t, f)
 	kit.OK(t, f.Raw.Del(f.Ctx, kit.Meta).Err())
 	_, err := f.Stats(f.Ctx) // which is made again

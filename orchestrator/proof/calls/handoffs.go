@@ -277,6 +277,16 @@ var adoptionCases = []Case{
 			return nil, doneBefore(w, kit.TakeMark(w.Ctx, e, 0, "m1"), false)
 		},
 	},
+	{
+		Name:         "migrate",
+		NoBackground: "anyone who makes a connection converts the store first",
+		Setup: func(w *Env) {
+			Confirmed(picket.TaskSpec{})(w)
+			_, err := kit.ToFormat1(w.Ctx, w.Raw, "default")
+			kit.OK(w.T, err)
+		},
+		Call: func(w *Env, e *orchestrator.Engine) (any, error) { return kit.Migrate(w.Ctx, e, 10_000, 1000) },
+	},
 	{Name: "reclaim", Setup: withVoidLease,
 		Call: func(w *Env, e *orchestrator.Engine) (any, error) {
 			r, err := e.Reclaim(w.Ctx, w.Held)

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
@@ -68,4 +70,20 @@ func startOn(t *testing.T, format string) (rig.Store, redis.UniversalClient) {
 	t.Cleanup(func() { _ = raw.Close() })
 	takeOver(t, raw)
 	return where, raw
+}
+
+// open opens a store whose verbs read the clock of the tests.
+func open(t *testing.T, where rig.Store, namespaces []string) *orchestrator.Store {
+	t.Helper()
+	s, err := orchestrator.Open(t.Context(), configOf(t, where, namespaces))
+	kit.OK(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	kit.Rewrite(s, kit.UseTestClock)
+	return s
+}
+
+func configOf(t *testing.T, where rig.Store, namespaces []string) orchestrator.Config {
+	return orchestrator.Config{Redis: where.Redis, Namespaces: namespaces, Sealer: rig.Sealer(),
+		ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true, Log: slog.New(slog.DiscardHandler),
+		Now: kit.FastClock()}
 }

@@ -2,7 +2,6 @@ package format
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket/internal/rig"
-	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/proof/calls"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
@@ -57,18 +55,6 @@ func TestWriteTheDataOfThisFormat(t *testing.T) {
 		said[name] = askEverything(t, s.Engine(name), raw)
 	}
 	pack(t, base+".json.gz", text(said))
-}
-
-// open opens a store whose verbs read the clock of the tests.
-func open(t *testing.T, where rig.Store, namespaces []string) *orchestrator.Store {
-	t.Helper()
-	s, err := orchestrator.Open(t.Context(), orchestrator.Config{Redis: where.Redis, Namespaces: namespaces,
-		Sealer: rig.Sealer(), ProxyURL: "http://proxy", Witness: t.TempDir(), Found: true,
-		Log: slog.New(slog.DiscardHandler), Now: kit.FastClock()})
-	kit.OK(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	kit.Rewrite(s, kit.UseTestClock)
-	return s
 }
 
 // copyCases makes a namespace of what a case of the package calls leaves, for one case of each

@@ -43,9 +43,10 @@ func ToFormat1(ctx context.Context, c redis.UniversalClient, namespace string) (
 	return records, c.HSet(ctx, prefix+"meta", "format", 1).Err()
 }
 
-// Migrate makes one step of the conversion to the format of this build, which looks at so many keys.
-func Migrate(ctx context.Context, e *orchestrator.Engine, keys int) (done bool, err error) {
-	got, err := e.Records().RunUnchecked(ctx, "migrate", keys)
+// Migrate makes one step of the conversion to the format of this build. It looks at so many keys, and converts so
+// many records at most.
+func Migrate(ctx context.Context, e *orchestrator.Engine, keys, records int) (done bool, err error) {
+	got, err := e.Records().RunUnchecked(ctx, "migrate", keys, records)
 	if err != nil {
 		return false, err
 	}

@@ -4,6 +4,12 @@ package mutants
 var keyMutants = []mutant{
 	{"a newer store is used",
 		[]edit{{"known-format", "if false then return refuse('store_newer', 'format', format, 'known', FORMAT) end"}}},
+	{"a store is used that is not converted",
+		[]edit{{"waits-for-migration", "if num(format) <= FORMAT then return nil end"}}},
+	{"a store is adopted that is not converted", []edit{{"adopts-converted", "local wrong = newer_format(meta.format)"}}},
+	{"the position of another server is used", []edit{{"scans-again", ""}}},
+	{"records beyond the bound of a step are left", []edit{{"looks-again", "local done = cursor == '0'"}}},
+	{"a conversion has no end", []edit{{"ends-migration", ""}}},
 	{"a revoked key is granted a lease", []edit{{"key-lives", "local invalid = arg(14) ~= '' and false"}}},
 	{"a revocation leaves the leases",
 		[]edit{{"revokes-leases", "if false and end_key_leases(ARGV[1], ARGV[2], limit) == limit then"}}},

@@ -25,7 +25,7 @@ var allowedWhenFull = []string{"renew", "release", "fail", "expire", "expire_due
 	"get_task", "find_agents", "deliver",
 	"watch", "session", "session_close", "tick", "overdue", "chore", "pause", "resume", "key_revoke",
 	"run_key_renew", "retain", "inspect", "measure", "count", "count_spending", "remind", "trace_advance", "mark_stop",
-	"take_mark",
+	"take_mark", "migrate",
 	"adopt", "reclaim", "refused", "unwait",
 	"heartbeat", "judge", "drain", "deregister", "settle", "reap_hold", "usage", "await",
 	"webhook_claim", "webhook_advance", "webhook_delete", "webhook_revive",

@@ -13,6 +13,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/proof/branches"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // docBlock is a code block of docs/redis.md, named on its first line.
@@ -51,6 +52,13 @@ func TestACLOfTheDocuments(t *testing.T) {
 	defer own.Close()
 	f.Raw = admin // the calls plant damage past the engine
 	branches.Cover(t, f)
+	_, err := kit.ToFormat1(f.Ctx, admin, "default")
+	kit.OK(t, err)
+	states, err := store.CheckFormat(f.Ctx, f.Ctx, where.Redis, []string{"default"}, func(int64) {})
+	kit.OK(t, err)
+	if len(states) != 1 || !states[0].Old() || states[0].Records == 0 {
+		t.Errorf("the format is %v", states)
+	}
 	refusals, err := admin.Do(f.Ctx, "ACL", "LOG").Slice()
 	kit.OK(t, err)
 	if len(refusals) > 0 {
