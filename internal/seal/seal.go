@@ -20,7 +20,13 @@ import (
 // run and a MAC over namespace and run, so it names every key of the store that a
 // call needs. The first secret key seals, and all of them open, so a key can be
 // rotated while leases live.
-type Sealer struct{ keys []*key }
+type Sealer struct {
+	keys   []*key
+	opened openedTokens
+}
+
+// maxToken bounds a lease token in bytes.
+const maxToken = 256
 
 // ErrInvalidToken is returned for a lease token that none of the keys made.
 var ErrInvalidToken = errors.New("the lease token is malformed or was not made here")
@@ -71,6 +77,22 @@ func (s *Sealer) Fingerprint(namespace, runID string) string {
 // refuses a wrong one as task_mismatch. The Secret is the one that the store keeps
 // of the run, whatever side the token is of.
 func (s *Sealer) OpenLeaseToken(token string) (picket.LeaseCredential, error) {
+	if len(token) > maxToken {
+		return picket.LeaseCredential{}, ErrInvalidToken
+	}
+	hash := hashToken(token)
+	if held, ok := s.opened.find(hash); ok {
+		return held, nil
+	}
+	held, err := s.openNewLeaseToken(token)
+	if err == nil {
+		s.opened.keep(hash, held)
+	}
+	return held, err
+}
+
+// openNewLeaseToken is OpenLeaseToken for a token that was not opened before.
+func (s *Sealer) openNewLeaseToken(token string) (picket.LeaseCredential, error) {
 	held, run, sum, ok := parseLeaseToken(token)
 	if !ok {
 		return picket.LeaseCredential{}, ErrInvalidToken
@@ -93,13 +115,17 @@ func (s *Sealer) OpenLeaseToken(token string) (picket.LeaseCredential, error) {
 // its run, and its MAC.
 func parseLeaseToken(token string) (held picket.LeaseCredential, run string, sum []byte, ok bool) {
 	body, ok := strings.CutPrefix(token, picket.LeaseTokenPrefix)
-	if !ok || len(token) > 256 {
+	if !ok {
 		return held, "", nil, false
 	}
 	parts := strings.Split(body, ".")
 	if len(parts) == 5 {
-		held.Side = picket.LeaseSide(parts[3])
-		if held.Side != picket.SideAdapter && held.Side != picket.SideAgent {
+		switch picket.LeaseSide(parts[3]) {
+		case picket.SideAdapter:
+			held.Side = picket.SideAdapter
+		case picket.SideAgent:
+			held.Side = picket.SideAgent
+		default:
 			return held, "", nil, false
 		}
 		parts = append(parts[:3], parts[4])
@@ -107,7 +133,8 @@ func parseLeaseToken(token string) (held picket.LeaseCredential, run string, sum
 	if len(parts) != 4 {
 		return held, "", nil, false
 	}
-	held.Namespace, held.TaskID, held.RunID = parts[0], "task_"+parts[1], "run_"+parts[2]
+	// A copy of the namespace, as the credential is kept and the token is not.
+	held.Namespace, held.TaskID, held.RunID = strings.Clone(parts[0]), "task_"+parts[1], "run_"+parts[2]
 	if picket.CheckNamespace("", held.Namespace) != nil || picket.CheckID("", "task", held.TaskID) != nil ||
 		picket.CheckID("", "run", held.RunID) != nil {
 		return held, "", nil, false
