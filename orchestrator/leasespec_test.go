@@ -28,7 +28,8 @@ func fullSpec(t testing.TB) (specRecord, []byte) {
 	return record, text
 }
 
-// A lease shows each member of the specification as it was stored, and the members have the names and types of the record.
+// A lease shows each member of the specification as it was stored, and the members have the names and types of the
+// record.
 func TestALeaseShowsThePartOfTheSpecification(t *testing.T) {
 	record, text := fullSpec(t)
 	var part leaseSpec

@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A token that was opened before opens as the first time. It does not open at a Sealer without the key that made it, and
-// an edited copy of it does not open, as if nothing was kept.
+// A token that was opened before opens as the first time. It does not open at a Sealer without the key that made it,
+// and an edited copy of it does not open, as if nothing was kept.
 func TestKeptTokensOpenAsTheFirstTime(t *testing.T) {
 	before, rotated, after := sealer(t, "a"), sealer(t, "b", "a"), sealer(t, "b")
 	for _, side := range []picket.LeaseSide{picket.SideBoth, picket.SideAdapter, picket.SideAgent} {
