@@ -24,7 +24,8 @@ func checkMoney(t *testing.T, m Money) {
 
 func TestMoneyIsWrittenAndReadExactly(t *testing.T) {
 	for _, m := range []Money{0, 1, -1, 9, 10, 75, 999_999_999, 1_000_000_000, 1_000_000_001, 1_500_000_000,
-		-1_250_000_000, 300_000_000, 100_000, MaxMoney, MaxMoney + 1, -MaxMoney, -MaxMoney - 1, math.MaxInt64, math.MinInt64} {
+		-1_250_000_000, 300_000_000, 100_000, MaxMoney, MaxMoney + 1, -MaxMoney, -MaxMoney - 1,
+		math.MaxInt64, math.MinInt64} {
 		checkMoney(t, m)
 	}
 	random := rand.New(rand.NewPCG(3, 4))

@@ -28,7 +28,8 @@ func TestKeptTokensOpenAsTheFirstTime(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if held, err := after.OpenLeaseToken(token); !errors.Is(err, ErrInvalidToken) || held != (picket.LeaseCredential{}) {
+			held, err := after.OpenLeaseToken(token)
+			if !errors.Is(err, ErrInvalidToken) || held != (picket.LeaseCredential{}) {
 				t.Errorf("without its key it opens as %+v, %v", held, err)
 			}
 		}

@@ -132,8 +132,8 @@ func (s *Subscription) receives(message string) bool {
 // server.
 const keptMissed = 512
 
-// missedMessages are the last messages that no waiter has received. A waiter that has just begun to wait, after it
-// had asked in vain, looks among them for one that came since it asked.
+// missedMessages are the last messages that no waiter has received. A waiter that begins to wait, because its
+// first ask found nothing, looks among them for one that came since it asked.
 type missedMessages struct {
 	next atomic.Uint64 // number of the next message
 	kept [keptMissed]missedMessage
