@@ -122,13 +122,13 @@ func (n *Node) Do(ctx context.Context, args ...any) *redis.Cmd {
 
 // Client connects to this node alone, without retries; the caller closes it.
 func (n *Node) Client() *redis.Client {
-	return redis.NewClient(&redis.Options{
+	return Hashes(redis.NewClient(&redis.Options{
 		Addr:          n.Addr,
 		MaxRetries:    -1,
 		DialerRetries: 1,
 		DialTimeout:   time.Second,
 		ReadTimeout:   2 * time.Second,
-	})
+	}))
 }
 
 // Info is one field of INFO, empty when the node does not answer.

@@ -13,7 +13,7 @@ local function is_old(e, than)
       length, from = string.match(e[2][2], '^(%d+):()', from)
       at, from = string.sub(e[2][2], from, from + num(length) - 1), from + num(length)
     end
-    return num(at) < now - than
+    return num(at) < now - than -- @age-of-packed
   end
   for i = 1, #e[2], 2 do
     if e[2][i] == 'now' then return num(e[2][i + 1]) < now - than end
@@ -48,7 +48,7 @@ local function trim_events(cut)
   local last = call('XREVRANGE', K('events'), F(cut) .. '-0', '-', 'COUNT', 1)[1]
   if not last then return 0 end
   local entries = call('XTRIM', K('events'), 'MINID', F(cut + 1) .. '-0')
-  call('HSET', META, 'trimmed', F(last_of(last)))
+  call('HSET', META, 'trimmed', F(last_of(last))) -- @marks-deleted
   return entries, last_of(last)
 end
 
@@ -79,7 +79,7 @@ local function delete_events(age, max, limit)
   local gaps, width = read_gaps(to)
   -- The width is too large if one of the gaps stands for several, and some of these are deleted. The log has at least
   -- as many events as entries.
-  local spare = entries + num(meta.seq) - to - width - max
+  local spare = entries + num(meta.seq) - to - width - max -- @counts-no-gaps
   local passes = counted and spare > 0
   if spare <= 0 then spare = math.max(call('XLEN', K('events')) - max, 0) end
   local cut = first - 1 + math.min(spare, BITE)

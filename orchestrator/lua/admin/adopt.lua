@@ -33,7 +33,7 @@ if gap > 0 then
       return last .. ':' .. F(num(one) + num(other))
     end)
   end
-  put(meta, 'gaps', gaps)
+  put(meta, 'gaps', gaps) -- @notes-gaps
 end
 if not meta.store and call('EXISTS', K('events')) == 0 then put(meta, 'unnoted', '0:0') end
 if new > 0 then

@@ -12,12 +12,11 @@ end
 -- answer_of runs a verb and returns its answer. If the verb breaks, the answer is an error, and of what it has changed
 -- only that stays which it needed to have written at once.
 local function answer_of(verb)
-  local seq = meta and meta.seq
   local ok, reply = pcall(run_verb, verb)
   -- A test breaks verbs, and only on a real store does the server run on after that.
   if ok then return reply or false end -- on a real store only
   for _, f in ipairs(verb_breaks) do f() end
-  if undo() and meta then meta.seq = seq end
+  undo()
   local said = type(reply) == 'table' and reply.err or tostring(reply)
   -- What a command is refused with has a code. An error of Lua has none.
   return { err = string.match(said, '^%u%u+ ') and said or 'ERR ' .. said }

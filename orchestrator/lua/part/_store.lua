@@ -249,13 +249,14 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   end
 
   -- write_now writes what waits for a key.
-  local logged_early -- whether this verb may have written to a log
-  on_verb(function() logged_early = false end)
+  local kept_seq -- the number of the last event that stays if the verb breaks
+  on_verb(function() kept_seq = meta and meta.seq end)
+  local function keep_writes() undo_size, kept_seq = 0, meta and meta.seq end
   local function write_now(key)
     local w, k = waiting[key], records_known[key]
     if w then
       waiting[key] = nil
-      logged_early = logged_early or kinds[key] == 'log' or kinds[key] == 'events'
+      if kinds[key] == 'log' or kinds[key] == 'events' then keep_writes() end
       if next(w) ~= nil then KINDS[kinds[key]](key, w) end
     end
     if k and k.changes then write_record(key, k) end
@@ -354,13 +355,14 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   -- save keeps what a verb has changed. It is written when the call ends.
   local function save()
     for _, r in ipairs(changed) do keep_changes(r) end
-    changed, changes_of, undo_size = {}, {}, 0
+    changed, changes_of = {}, {}
+    keep_writes()
   end
 
-  -- undo takes back what waits of a verb. It returns whether no log has anything of the verb.
+  -- undo takes back what waits of a verb that has broken, and the numbers of its events.
   local function undo()
     for n = undo_size, 3, -3 do undo_log[n - 2][undo_log[n - 1]] = undo_log[n] end
-    return not logged_early
+    if meta then meta.seq = kept_seq end
   end
 
   -- write_all writes what waits, at the end of a call.

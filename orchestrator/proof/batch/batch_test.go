@@ -69,24 +69,30 @@ func everyCall() int {
 // othersAtWork are the cases in which an adapter waits for what the call does, and changes the store.
 var othersAtWork = []string{"record_wake/sent"}
 
-// withBreaks makes a verb break at a call. The hash rig-break says at which: its run since the
-// hash has this id, and its call in that run.
+// withBreaks makes a verb break where it reads or writes something. The hash rig-break says where: in which run since
+// the hash has this id, and how often the verb has done so before. Lanes do not count: what a verb reads of them depends on the
+// verbs before it in its batch.
 func withBreaks(text string) string {
-	text = strings.Replace(text, "  call, P = redis.call, ", "  read_breaks()\n  call, P = breaking, ", 1)
-	text = strings.Replace(text, "on_verb(function() records = {} end)",
-		"on_verb(function() records = {} runs, made = runs + 1, 0 end)", 1)
+	text = strings.Replace(text, "  redis_call, P = redis.call, ", "  read_breaks()\n  redis_call, P = redis.call, ", 1)
+	text = strings.Replace(text, "on_verb(function() records, sources = {}, {} end)",
+		"on_verb(function() records, sources, runs, made = {}, {}, runs + 1, 0 end)", 1)
 	text = strings.Replace(text, "local function save_call()\n", "local function save_call()\n  made = -1000000\n", 1)
-	return strings.Replace(text, "local call, P, META\n", `local breaks, runs, made = {}, 0, 0
-local function breaking(...)
+	text = strings.Replace(text, "  local function call(command, key, ...)\n",
+		"  local function call(command, key, ...)\n    break_at(key)\n", 1)
+	text = strings.Replace(text, "  local function put(r, ...)\n", "  local function put(r, ...)\n    break_at(r[1])\n", 1)
+	return strings.Replace(text, "local redis_call, P, META\n", `local breaks, runs, made = {}, 0, 0
+local function break_at(key)
+  if string.find(key, ':lanes', 1, true) or string.find(key, ':lane:', 1, true) or string.find(key, ':delayed', 1, true) then
+    return
+  end
   made = made + 1
   if runs == breaks.run and made == breaks.call then error('broken on purpose') end
-  return redis.call(...)
 end
 local function read_breaks()
   local b = redis.call('HMGET', 'rig-break', 'id', 'run', 'call')
   if b[1] and b[1] ~= breaks.id then runs, breaks = 0, { id = b[1], run = tonumber(b[2]), call = tonumber(b[3]) } end
 end
-local call, P, META
+local redis_call, P, META
 `, 1)
 }
 
@@ -218,7 +224,23 @@ func answer(reply any, err error) string {
 		text, _, _ := strings.Cut(err.Error(), " script: ")
 		return "error " + text
 	}
+	sortRecords(reply)
 	return fmt.Sprintf("%v", reply)
+}
+
+// sortRecords sorts the fields of the records in a reply by their names. A store keeps them in any order.
+func sortRecords(reply any) {
+	list, _ := reply.([]any)
+	for i, value := range list {
+		sortRecords(value)
+		fields, _ := value.([]any)
+		if i == 0 || list[i-1] != "record" || len(fields)%2 != 0 {
+			continue
+		}
+		pairs := slices.Collect(slices.Chunk(slices.Clone(fields), 2))
+		slices.SortFunc(pairs, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+		copy(fields, slices.Concat(pairs...))
+	}
 }
 
 // difference is the first line that only one of two texts has.

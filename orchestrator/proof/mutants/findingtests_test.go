@@ -17,6 +17,11 @@ import (
 // findingTests names, for bugs that random lives find late, a test of the engine that
 // finds them at once. It is run in a process of its own.
 var findingTests = map[string]string{
+	"retention counts numbers that no event has":                         "TestRetentionCountsNoGaps",
+	"an adoption does not note its gap":                                  "TestRetentionCountsNoGaps",
+	"events are marked as deleted that are kept":                         "TestRetentionDeletesWholeEntries",
+	"packed events are never old":                                        "TestRetentionByAgeDeletesWholeEntries",
+	"copies of packed events are not compared":                           "TestTheAuditLogIsHeldAgainstPackedEvents",
 	"a store is used that is not converted":                              "TestEveryScriptWaitsForTheConversion",
 	"a store is adopted that is not converted":                           "TestEveryScriptWaitsForTheConversion",
 	"the position of another server is used":                             "TestAnotherServerConvertsFromTheBeginning",

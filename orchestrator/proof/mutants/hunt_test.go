@@ -33,7 +33,8 @@ type edit = kit.MarkedLine
 func allMutants() []mutant {
 	return slices.Concat(mutants, agentMutants, moneyMutants, keyMutants, quotaMutants, loginMutants,
 		lateReportMutants, noticeMutants, runKeyMutants, auditMutants, bundleMutants, messageMutants,
-		policyMutants, sessionMutants, wakeMutants, capabilityMutants, sessionMoneyMutants, clientMutants, pushMutants)
+		policyMutants, sessionMutants, wakeMutants, capabilityMutants, sessionMoneyMutants, clientMutants, pushMutants,
+		eventMutants)
 }
 
 // needStillClock are the planted bugs of a millisecond: only a clock that stands

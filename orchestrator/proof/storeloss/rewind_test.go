@@ -17,7 +17,8 @@ func TestStateRewoundReal(t *testing.T) {
 	l := newClients(t)
 	l.server = rig.StartDurableServer(t, "--enable-debug-command", "yes")
 	s := l.server.Store()
-	l.raw = rig.Hashes(redis.NewUniversalClient(&s.Redis))
+	patient := s.Patient()
+	l.raw = rig.Hashes(redis.NewUniversalClient(&patient.Redis))
 	t.Cleanup(func() { _ = l.raw.Close() })
 	for i := range 3 {
 		l.startProcess(s, i == 0, nil)

@@ -81,7 +81,8 @@ func newLossHistory(t *testing.T, plant func(*orchestrator.Store)) *lossHistory 
 	l := newClients(t)
 	l.server = rig.StartDurableServer(t)
 	s := l.server.Store()
-	l.raw = rig.Hashes(redis.NewUniversalClient(&s.Redis))
+	patient := s.Patient()
+	l.raw = rig.Hashes(redis.NewUniversalClient(&patient.Redis))
 	t.Cleanup(func() { _ = l.raw.Close() })
 	for i := range lossOrchestrators + lossProxies {
 		l.startProcess(s, i < lossOrchestrators, plant)
