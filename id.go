@@ -8,19 +8,62 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Ids that the server makes are a kind, an underscore and a ULID.
-var (
-	ulidPattern       = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
-	namePattern       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
-	capabilityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+#/-]{0,63}$`)
-	namespacePattern  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
-	labelPattern      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
+// The letters of ids and names. Loops check them, and not regular expressions, because every call of a lease
+// checks several ids.
+const (
+	lowerCase = "abcdefghijklmnopqrstuvwxyz"
+	upperCase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits    = "0123456789"
 )
+
+var (
+	ulidLetters       = byteSetOf(digits + "ABCDEFGHJKMNPQRSTVWXYZ")
+	alphanumeric      = byteSetOf(lowerCase + upperCase + digits)
+	nameLetters       = byteSetOf(lowerCase + upperCase + digits + "_.-")
+	capabilityLetters = byteSetOf(lowerCase + upperCase + digits + "_.+#/-")
+	labelLetters      = byteSetOf(lowerCase + upperCase + digits + "_./-")
+	lowerDigits       = byteSetOf(lowerCase + digits)
+	namespaceLetters  = byteSetOf(lowerCase + digits + "-")
+)
+
+// A byteSet says of each byte whether it is in the set.
+type byteSet [256]bool
+
+func byteSetOf(members string) *byteSet {
+	var set byteSet
+	for i := range len(members) {
+		set[members[i]] = true
+	}
+	return &set
+}
+
+// containsAll reports whether all bytes of s are in the set.
+func (set *byteSet) containsAll(s string) bool {
+	for i := range len(s) {
+		if !set[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// isWord reports whether s has 1 to longest bytes, of which the first is in one set and all others are in another.
+func isWord(s string, longest int, first, others *byteSet) bool {
+	return s != "" && len(s) <= longest && first[s[0]] && others.containsAll(s[1:])
+}
+
+// isULID reports whether s is a ULID in upper case. The first letter of one is at most 7.
+func isULID(s string) bool { return len(s) == 26 && s[0] <= '7' && ulidLetters.containsAll(s) }
+
+func isName(s string) bool       { return isWord(s, 128, alphanumeric, nameLetters) }
+func isCapability(s string) bool { return isWord(s, 64, alphanumeric, capabilityLetters) }
+func isLabelName(s string) bool  { return isWord(s, 64, alphanumeric, labelLetters) }
+func isNamespace(s string) bool  { return isWord(s, 32, lowerDigits, namespaceLetters) }
 
 // CheckID refuses an id that is not kind_ULID. It guards every id that comes
 // from outside: a brace in one would change the store's hash slot.
 func CheckID(field, kind, id string) error {
-	if rest, ok := strings.CutPrefix(id, kind+"_"); ok && ulidPattern.MatchString(rest) {
+	if ulid, ok := strings.CutPrefix(id, kind+"_"); ok && isULID(ulid) {
 		return nil
 	}
 	return Invalid(field, "Copy the id from a listing.",
@@ -60,7 +103,7 @@ func isSessionEnvelope(id string) bool {
 // CheckName refuses an agent or role id that is not 1 to 128 letters, digits,
 // "_", "." or "-", starting with a letter or digit.
 func CheckName(field, name string) error {
-	if namePattern.MatchString(name) {
+	if isName(name) {
 		return nil
 	}
 	return Invalid(field, "Use 1 to 128 letters, digits, _ . or -, starting with a letter or digit.",
@@ -85,7 +128,7 @@ func CheckOptionalID(field, kind, id string) error {
 
 // CheckCapability refuses a capability that could not be part of a lane's name.
 func CheckCapability(field, tag string) error {
-	if capabilityPattern.MatchString(tag) {
+	if isCapability(tag) {
 		return nil
 	}
 	return Invalid(field, "Use 1 to 64 letters, digits or _ . + # / -, starting with a letter or digit.",
@@ -94,7 +137,7 @@ func CheckCapability(field, tag string) error {
 
 // CheckNamespace refuses a namespace that could not be part of a key.
 func CheckNamespace(field, ns string) error {
-	if namespacePattern.MatchString(ns) {
+	if isNamespace(ns) {
 		return nil
 	}
 	return Invalid(field, "Use 1 to 32 lower-case letters, digits or -.", "%s is not a valid namespace", field)

@@ -10,8 +10,6 @@ import (
 // decimals; the zero Instant means "not set" and is written as null.
 type Instant int64
 
-const instantLayout = "2006-01-02T15:04:05.000Z07:00"
-
 // InstantOf rounds t down to milliseconds.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
 
@@ -31,7 +29,7 @@ func (i Instant) String() string {
 	if i == 0 {
 		return "-"
 	}
-	return i.Time().Format(instantLayout)
+	return string(i.append(nil))
 }
 
 // MarshalJSON writes an RFC 3339 string, or null when not set.
@@ -39,7 +37,24 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	if i == 0 {
 		return []byte("null"), nil
 	}
-	return []byte(`"` + i.Time().Format(instantLayout) + `"`), nil
+	return i.appendJSON(make([]byte, 0, len(`"2006-01-02T15:04:05.000Z"`))), nil
+}
+
+// appendJSON appends what MarshalJSON returns to b.
+func (i Instant) appendJSON(b []byte) []byte {
+	if i == 0 {
+		return append(b, "null"...)
+	}
+	return append(i.append(append(b, '"')), '"')
+}
+
+// append appends the wire form of an instant that is set to b. RFC 3339 is the layout that package time writes fastest,
+// so the decimals are added here.
+func (i Instant) append(b []byte) []byte {
+	t := i.Time()
+	b = t.AppendFormat(b, time.RFC3339)
+	ms := t.Nanosecond() / 1_000_000
+	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // WireForm says how a time is written, to those who wrote it otherwise.

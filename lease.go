@@ -2,6 +2,10 @@ package picket
 
 import (
 	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket/budget"
 )
@@ -113,6 +117,28 @@ type Renewal struct {
 	// IdleMs is how long ago the agent called a tool, in ms; nil when it has not
 	// yet, or the server does not say.
 	IdleMs *int64 `json:"idleMs,omitempty"`
+}
+
+// AppendJSON appends the renewal to b as JSON, byte for byte as package json encodes it. Servers answer more renewals
+// than anything else.
+func (r Renewal) AppendJSON(b []byte) ([]byte, error) {
+	b = r.LeaseExpiresAt.appendJSON(append(b, `{"leaseExpiresAt":`...))
+	b = strconv.AppendInt(append(b, `,"leaseTtlMs":`...), r.LeaseTTLMs, 10)
+	b = strconv.AppendInt(append(b, `,"fencingToken":`...), r.FencingToken, 10)
+	b = append(b, `,"commands":`...)
+	if len(r.Commands) == 0 {
+		b = append(b, "[]"...)
+	} else {
+		commands, err := json.Marshal(r.Commands, json.Deterministic(true))
+		if err != nil {
+			return nil, fmt.Errorf("encode commands: %w", err)
+		}
+		b = append(b, commands...)
+	}
+	if r.IdleMs != nil {
+		b = strconv.AppendInt(append(b, `,"idleMs":`...), *r.IdleMs, 10)
+	}
+	return append(b, '}'), nil
 }
 
 // MaxRenewals is how many leases one request can renew.

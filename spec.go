@@ -154,7 +154,7 @@ func CheckAssignee(field, name string) error {
 // to 64 letters, digits or _ . / -, its value at most 128 bytes without braces
 // and control characters.
 func CheckLabel(field, name, value string) error {
-	if !labelPattern.MatchString(name) {
+	if !isLabelName(name) {
 		return Invalid(field, "A label's name has 1 to 64 letters, digits or _ . / -.", "%q is not a valid label name",
 			name)
 	}

@@ -21,6 +21,9 @@ var nanosPerDollar = decimal.New(1, 9)
 // decimals, a sign of infinity or an amount beyond about 4 million dollars is
 // an error: the store keeps every number under 2^53.
 func ParseMoney(s string) (Money, error) {
+	if m, ok := parsePlainMoney(s); ok {
+		return m, nil
+	}
 	// An exponent would let a short text stand for gigabytes of digits.
 	if len(s) > 40 {
 		return 0, fmt.Errorf("amount is too long")
@@ -42,13 +45,59 @@ func ParseMoney(s string) (Money, error) {
 	return Money(n.IntPart()), nil
 }
 
+// parsePlainMoney reads an amount as it is written by String. It reports false for anything else, and for an amount that
+// needs more care, such as one that is too large.
+func parsePlainMoney(s string) (Money, bool) {
+	digits, negative := strings.CutPrefix(s, "-")
+	whole, decimals, dotted := strings.Cut(digits, ".")
+	if whole == "" || len(whole) > 7 || len(decimals) > 9 || dotted && decimals == "" {
+		return 0, false
+	}
+	n := int64(0)
+	for _, part := range []string{whole, decimals} {
+		for i := range len(part) {
+			if part[i] < '0' || part[i] > '9' {
+				return 0, false
+			}
+			n = 10*n + int64(part[i]-'0')
+		}
+	}
+	for range 9 - len(decimals) {
+		n *= 10
+	}
+	if negative {
+		n = -n
+	}
+	return Money(n), n >= -maxNanoDollars && n <= maxNanoDollars
+}
+
 const maxNanoDollars = 4_000_000 * 1_000_000_000 // 4e15, under 2^53
 
 // MaxMoney is the largest amount there is.
 const MaxMoney = Money(maxNanoDollars)
 
 // String writes the amount as a plain decimal number of dollars, no rounding.
-func (m Money) String() string { return decimal.New(int64(m), -9).String() }
+func (m Money) String() string { return string(m.append(nil)) }
+
+// append appends what String returns to b.
+func (m Money) append(b []byte) []byte {
+	n := uint64(m)
+	if m < 0 {
+		b, n = append(b, '-'), -n
+	}
+	const dollar = 1_000_000_000
+	b = strconv.AppendUint(b, n/dollar, 10)
+	decimals := n % dollar
+	if decimals == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for place := uint64(dollar / 10); decimals > 0; place /= 10 {
+		b = append(b, byte('0'+decimals/place))
+		decimals %= place
+	}
+	return b
+}
 
 // Dollars writes the amount for people, exact, with two decimals or more:
 // "$0.30", "-$1.25", "$0.0001".
@@ -80,7 +129,7 @@ func (m Money) WireForm() string {
 }
 
 // MarshalJSON writes a JSON number of dollars.
-func (m Money) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
+func (m Money) MarshalJSON() ([]byte, error) { return m.append(make([]byte, 0, 24)), nil }
 
 // UnmarshalJSON reads a JSON number of dollars, or a string holding one.
 func (m *Money) UnmarshalJSON(b []byte) error {

@@ -251,7 +251,7 @@ func taskLane(lane string) picket.TaskLane {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return picket.TaskLane{Agent: agent, Needs: []string{}}
 	}
-	agent, open := splitLane(lane)
+	agent, open := store.SplitLane(lane)
 	role, needs, _ := strings.Cut(open, "|")
 	return picket.TaskLane{Role: role, Needs: splitTags(needs), Agent: agent}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Explain answers "why is it not running", with the commands to run next.
@@ -40,7 +41,7 @@ func (e *Engine) countServingAgents(ctx context.Context, f *explainResult) error
 		}
 		return err
 	}
-	_, lane := splitLane(f.Lane)
+	_, lane := store.SplitLane(f.Lane)
 	role, _, _ := strings.Cut(lane, "|")
 	page, err := e.Agents(ctx,
 		picket.AgentQuery{Role: role, Statuses: []picket.AgentStatus{picket.AgentActive, picket.AgentUnhealthy}})
@@ -102,7 +103,7 @@ func (e *Engine) sleepingSession(f wakeFacts, lane string) sleepingSession {
 		WakeDecision: w.decide(f, picket.Instant(f.Raw)),
 		plan:         f.plan(w.unmetered),
 		due:          f.schedule().Due(picket.Instant(f.Raw)),
-		seen: counted && laneAgent(lane) == "" && f.Last != 0 && !f.UnderWay && f.Context != "" &&
+		seen: counted && store.LaneAgent(lane) == "" && f.Last != 0 && !f.UnderWay && f.Context != "" &&
 			f.Context == f.contextNow(),
 	}
 }
@@ -309,7 +310,7 @@ func (f explainResult) explainQueued(x *explanation) {
 	}
 	x.say(picket.ReasonNobodyWaiting, "nobody is waiting on this lane (%s)", describeLane(f.Lane))
 	f.explainSleep(x)
-	if agent := laneAgent(f.Lane); agent != "" && f.task.Parent != nil {
+	if agent := store.LaneAgent(f.Lane); agent != "" && f.task.Parent != nil {
 		x.say(picket.ReasonAgentAboveBusy, "agent %s, which runs the parent task, asks for no more work now: it is gone, or its slots are taken, maybe by tasks that wait for their own subtasks", agent)
 	}
 	switch {
@@ -332,7 +333,7 @@ func (f explainResult) explainQueued(x *explanation) {
 		x.next("picket adapter --agent-id %s --pinned-only -- COMMAND", agent)
 		return
 	}
-	_, lane := splitLane(f.Lane)
+	_, lane := store.SplitLane(f.Lane)
 	role, needs, _ := strings.Cut(lane, "|")
 	command := "picket adapter"
 	if role != "" {
@@ -350,7 +351,7 @@ func describeLane(lane string) string {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return "agent " + agent
 	}
-	agent, lane := splitLane(lane)
+	agent, lane := store.SplitLane(lane)
 	if agent != "" {
 		agent = "agent " + agent + ", or "
 	}
@@ -362,14 +363,4 @@ func describeLane(lane string) string {
 		return agent + "role " + role
 	}
 	return agent + "role " + role + ", needs " + needs
-}
-
-// splitLane takes a lane that is an agent's too apart: the agent, or "", and the
-// lane of everybody else.
-func splitLane(lane string) (agent, open string) {
-	if rest, ok := strings.CutPrefix(lane, "for:"); ok {
-		agent, open, _ = strings.Cut(rest, "|")
-		return agent, open
-	}
-	return "", lane
 }

@@ -36,11 +36,7 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 		return ask(id, 0)
 	}
 	// Each message is for one waiter: there is one lease to take.
-	oneOf := e.records.SubscribeOne(func(message string) bool {
-		lane, ok := strings.CutPrefix(message, "lane ")
-		return ok && covers(req, lane) || agentTopic(req.AgentID).Matches(message) ||
-			by.Key != "" && revokedTopic(by.Key).Matches(message)
-	})
+	oneOf := e.records.SubscribeOne(func() store.Waiter { return waiterOf(by, req) })
 	limit := time.Duration(*req.WaitSeconds) * time.Second
 	deadline := time.Now().Add(limit)
 	var leases []picket.Lease
@@ -52,6 +48,23 @@ func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.
 		e.forgetWaiter(ctx, id)
 	}
 	return leases, err
+}
+
+// waiterOf says what wakes a request that waits for a lease.
+func waiterOf(by picket.Caller, req picket.AcquireRequest) store.Waiter {
+	w := store.Waiter{Agent: req.AgentID}
+	if w.Agent != "" {
+		w.Topics = append(w.Topics, agentTopic(w.Agent))
+	}
+	if by.Key != "" {
+		w.Topics = append(w.Topics, revokedTopic(by.Key))
+	}
+	if !req.PinnedOnly {
+		w.Class = req.Role + "|" + strings.Join(req.Capabilities, ",")
+		others := picket.AcquireRequest{Role: req.Role, Capabilities: req.Capabilities}
+		w.Covers = func(lane string) bool { return covers(others, lane) }
+	}
+	return w
 }
 
 // forgetWaiter forgets a waiter; one that cannot be forgotten ends with its wait.
@@ -250,7 +263,7 @@ func covers(req picket.AcquireRequest, lane string) bool {
 	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
 		return agent == req.AgentID
 	}
-	agent, lane := splitLane(lane)
+	agent, lane := store.SplitLane(lane)
 	if agent != "" && agent == req.AgentID {
 		return true
 	}

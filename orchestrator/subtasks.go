@@ -139,20 +139,11 @@ func subtaskID(parent, requestKey, broods string) string {
 	return "task_" + ulid.ULID(sum[:16]).String()
 }
 
-// laneAgent names the agent that a lane belongs to, "" where it belongs to none.
-func laneAgent(lane string) string {
-	if agent, ok := strings.CutPrefix(lane, "agent:"); ok {
-		return agent
-	}
-	agent, _ := splitLane(lane)
-	return agent
-}
-
 // subtaskLane names the queue of a subtask. The agent to which the parent task is pinned may take
 // it. A subtask that names neither role nor needs is pinned to that agent as well. Any other
 // subtask may also be taken by other agents that fit.
 func subtaskLane(parent string, s *picket.TaskSpec) string {
-	agent := laneAgent(parent)
+	agent := store.LaneAgent(parent)
 	switch {
 	case agent == "":
 		return laneOf(*s)

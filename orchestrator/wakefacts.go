@@ -211,7 +211,7 @@ func waiting(mark string) int64 {
 func (f wakeFacts) unattended() (tasks int64, marks []string) {
 	req := picket.AcquireRequest{AgentID: f.Row.Agent, Role: f.Role, Capabilities: strings.Split(f.Tags, ",")}
 	for lane, mark := range f.Lanes {
-		if laneAgent(lane) == "" && covers(req, lane) && !waitedFor(f.Waiters, lane) {
+		if store.LaneAgent(lane) == "" && covers(req, lane) && !waitedFor(f.Waiters, lane) {
 			tasks += waiting(mark)
 			marks = append(marks, lane+" "+mark)
 		}

@@ -20,7 +20,13 @@ import (
 // run and a MAC over namespace and run, so it names every key of the store that a
 // call needs. The first secret key seals, and all of them open, so a key can be
 // rotated while leases live.
-type Sealer struct{ keys [][]byte }
+type Sealer struct {
+	keys   []*key
+	opened openedTokens
+}
+
+// maxToken bounds a lease token in bytes.
+const maxToken = 256
 
 // ErrInvalidToken is returned for a lease token that none of the keys made.
 var ErrInvalidToken = errors.New("the lease token is malformed or was not made here")
@@ -30,12 +36,14 @@ func New(keys ...[]byte) (*Sealer, error) {
 	if len(keys) == 0 || len(keys) > 2 {
 		return nil, errors.New("one or two secret keys are needed")
 	}
-	for _, k := range keys {
-		if len(k) < 32 {
+	s := &Sealer{}
+	for _, secret := range keys {
+		if len(secret) < 32 {
 			return nil, errors.New("a secret key has at least 32 bytes")
 		}
+		s.keys = append(s.keys, newKey(secret))
 	}
-	return &Sealer{keys: keys}, nil
+	return s, nil
 }
 
 // LeaseToken returns the token of a run's lease that opens every route. It depends on
@@ -53,15 +61,15 @@ func (s *Sealer) LeaseTokenFor(side picket.LeaseSide, namespace, taskID, runID s
 	if side != picket.SideBoth {
 		body += string(side) + "."
 	}
-	sum := sideMAC(s.keys[0], side, namespace, run)
-	return picket.Secret(picket.LeaseTokenPrefix + body + base64.RawURLEncoding.EncodeToString(sum))
+	sum := s.keys[0].sideMAC(side, namespace, run)
+	return picket.Secret(picket.LeaseTokenPrefix + body + base64.RawURLEncoding.EncodeToString(sum[:]))
 }
 
 // Fingerprint is what the store keeps of a run's secret: the hex SHA-256 of
 // the MAC. It needs no task id, so it exists before the grant picks one.
 func (s *Sealer) Fingerprint(namespace, runID string) string {
 	_, run, _ := strings.Cut(runID, "_")
-	return fingerprint(leaseMAC(s.keys[0], namespace, run))
+	return fingerprint(s.keys[0].leaseMAC(namespace, run))
 }
 
 // OpenLeaseToken checks the form and the MAC of a token and returns its credential,
@@ -69,74 +77,89 @@ func (s *Sealer) Fingerprint(namespace, runID string) string {
 // refuses a wrong one as task_mismatch. The Secret is the one that the store keeps
 // of the run, whatever side the token is of.
 func (s *Sealer) OpenLeaseToken(token string) (picket.LeaseCredential, error) {
-	body, ok := strings.CutPrefix(token, picket.LeaseTokenPrefix)
-	parts := strings.Split(body, ".")
-	side := picket.SideBoth
-	if len(parts) == 5 {
-		side = picket.LeaseSide(parts[3])
-		ok = ok && (side == picket.SideAdapter || side == picket.SideAgent)
-		parts = append(parts[:3], parts[4])
-	}
-	if !ok || len(token) > 256 || len(parts) != 4 || picket.CheckNamespace("", parts[0]) != nil ||
-		picket.CheckID("", "task", "task_"+parts[1]) != nil || picket.CheckID("", "run", "run_"+parts[2]) != nil {
+	if len(token) > maxToken {
 		return picket.LeaseCredential{}, ErrInvalidToken
 	}
-	got, err := base64.RawURLEncoding.Strict().DecodeString(parts[3])
-	if err != nil {
+	hash := hashToken(token)
+	if held, ok := s.opened.find(hash); ok {
+		return held, nil
+	}
+	held, err := s.openNewLeaseToken(token)
+	if err == nil {
+		s.opened.keep(hash, held)
+	}
+	return held, err
+}
+
+// openNewLeaseToken is OpenLeaseToken for a token that was not opened before.
+func (s *Sealer) openNewLeaseToken(token string) (picket.LeaseCredential, error) {
+	held, run, sum, ok := parseLeaseToken(token)
+	if !ok {
 		return picket.LeaseCredential{}, ErrInvalidToken
 	}
-	for _, key := range s.keys {
-		if hmac.Equal(got, sideMAC(key, side, parts[0], parts[2])) {
-			secret := fingerprint(leaseMAC(key, parts[0], parts[2]))
-			return picket.LeaseCredential{
-				Namespace: parts[0],
-				TaskID:    "task_" + parts[1],
-				RunID:     "run_" + parts[2],
-				Secret:    secret,
-				Side:      side,
-			}, nil
+	for _, k := range s.keys {
+		own := k.sideMAC(held.Side, held.Namespace, run)
+		if !hmac.Equal(sum, own[:]) {
+			continue
 		}
+		if held.Side != picket.SideBoth {
+			own = k.leaseMAC(held.Namespace, run)
+		}
+		held.Secret = fingerprint(own)
+		return held, nil
 	}
 	return picket.LeaseCredential{}, ErrInvalidToken
+}
+
+// parseLeaseToken returns the credential that a token claims to be, without its Secret, the ULID of
+// its run, and its MAC.
+func parseLeaseToken(token string) (held picket.LeaseCredential, run string, sum []byte, ok bool) {
+	body, ok := strings.CutPrefix(token, picket.LeaseTokenPrefix)
+	if !ok {
+		return held, "", nil, false
+	}
+	parts := strings.Split(body, ".")
+	if len(parts) == 5 {
+		switch picket.LeaseSide(parts[3]) {
+		case picket.SideAdapter:
+			held.Side = picket.SideAdapter
+		case picket.SideAgent:
+			held.Side = picket.SideAgent
+		default:
+			return held, "", nil, false
+		}
+		parts = append(parts[:3], parts[4])
+	}
+	if len(parts) != 4 {
+		return held, "", nil, false
+	}
+	// A copy of the namespace, as the credential is kept and the token is not.
+	held.Namespace, held.TaskID, held.RunID = strings.Clone(parts[0]), "task_"+parts[1], "run_"+parts[2]
+	if picket.CheckNamespace("", held.Namespace) != nil || picket.CheckID("", "task", held.TaskID) != nil ||
+		picket.CheckID("", "run", held.RunID) != nil {
+		return held, "", nil, false
+	}
+	sum, err := base64.RawURLEncoding.Strict().DecodeString(parts[3])
+	return held, parts[2], sum, err == nil
 }
 
 // Derive returns 32 bytes that only a holder of the first key can make, the
 // same for the same label: a secret that a repeated request can be shown again.
 func (s *Sealer) Derive(label string) []byte {
-	return mac(s.keys[0], "derive", label)
+	return s.keys[0].derive(label)
 }
 
 // DeriveAll returns what Derive returns, for each of the keys in their order. It is
 // for a secret that others keep while the keys are replaced.
 func (s *Sealer) DeriveAll(label string) (all [][]byte) {
-	for _, key := range s.keys {
-		all = append(all, mac(key, "derive", label))
+	for _, k := range s.keys {
+		all = append(all, k.derive(label))
 	}
 	return all
 }
 
-// mac is the MAC of these parts. The first one says what it is for.
-func mac(key []byte, parts ...string) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(strings.Join(parts, "\x00")))
-	return h.Sum(nil)
-}
-
-func leaseMAC(key []byte, namespace, runULID string) []byte {
-	return mac(key, "lease", namespace, runULID)
-}
-
-// sideMAC is the MAC of one side's token. That of both sides is the MAC
-// whose fingerprint the store keeps.
-func sideMAC(key []byte, side picket.LeaseSide, namespace, runULID string) []byte {
-	if side == picket.SideBoth {
-		return leaseMAC(key, namespace, runULID)
-	}
-	return mac(key, "bearer", string(side), namespace, runULID)
-}
-
-func fingerprint(mac []byte) string {
-	sum := sha256.Sum256(mac)
+func fingerprint(mac [sha256.Size]byte) string {
+	sum := sha256.Sum256(mac[:])
 	return hex.EncodeToString(sum[:])
 }
 
@@ -164,8 +187,8 @@ func (s *Sealer) Decrypt(place, wrapped string) (picket.Secret, error) {
 	if err != nil {
 		return "", ErrWrongKey
 	}
-	for _, key := range s.keys {
-		box, err := newAEAD(key)
+	for _, k := range s.keys {
+		box, err := newAEAD(k)
 		if err != nil {
 			return "", err
 		}
@@ -179,8 +202,8 @@ func (s *Sealer) Decrypt(place, wrapped string) (picket.Secret, error) {
 	return "", ErrWrongKey
 }
 
-func newAEAD(key []byte) (cipher.AEAD, error) {
-	block, err := aes.NewCipher(mac(key, "derive", "wrap"))
+func newAEAD(k *key) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(k.derive("wrap"))
 	if err != nil {
 		return nil, err
 	}

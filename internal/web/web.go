@@ -82,7 +82,7 @@ func catchPanics(next echo.HandlerFunc) echo.HandlerFunc {
 // status is sent, so a value that cannot be encoded is a 500 and not half an
 // answer.
 func JSON(c echo.Context, status int, v any) error {
-	body, err := json.Marshal(v, json.Deterministic(true))
+	body, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
@@ -92,4 +92,17 @@ func JSON(c echo.Context, status int, v any) error {
 	c.Response().WriteHeader(status)
 	_, err = c.Response().Write(body)
 	return err
+}
+
+// appender is an answer that encodes itself, for those that are sent most often.
+type appender interface {
+	// AppendJSON appends the answer to b, byte for byte as package json encodes it.
+	AppendJSON(b []byte) ([]byte, error)
+}
+
+func encode(v any) ([]byte, error) {
+	if v, ok := v.(appender); ok {
+		return v.AppendJSON(make([]byte, 0, 256))
+	}
+	return json.Marshal(v, json.Deterministic(true))
 }

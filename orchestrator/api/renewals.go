@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/web"
 )
@@ -76,7 +74,7 @@ func (r request) renewLease(i int, raw picket.RawJSON) (picket.RawJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := json.Marshal(renewal, json.Deterministic(true))
+	answer, err := renewal.AppendJSON(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode renewal: %w", err)
 	}

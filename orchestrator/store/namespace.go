@@ -114,16 +114,18 @@ func (n *Namespace) Subscribe(topics ...Topic) *Subscription {
 	return n.wakeups.subscribe(topics...)
 }
 
-// SubscribeOne registers a subscription for work that one waiter can take: of all
-// such subscriptions that match a message, one receives it.
-func (n *Namespace) SubscribeOne(match func(message string) bool) *Subscription {
-	return n.wakeups.register(false, match)
+// SubscribeOne makes a subscription for work that one waiter can take: of all such
+// subscriptions that a message is for, one receives it. describe is called when
+// the first look of [Namespace.WaitUntil] was in vain. The subscription costs next to
+// nothing before that.
+func (n *Namespace) SubscribeOne(describe func() Waiter) *Subscription {
+	return n.wakeups.subscribeOne(describe)
 }
 
 // SubscribeEvents registers a subscription that is woken by every new event.
 func (n *Namespace) SubscribeEvents() *Subscription {
 	n.newEvents.start(n.store.ctx)
-	return n.newEvents.register(true, func(string) bool { return true })
+	return n.newEvents.subscribeAll()
 }
 
 // WaitEnd says how a wait ended that had no error.
@@ -141,25 +143,32 @@ const NoLimit time.Duration = -1
 // WaitUntil calls look until it reports that it is done: at first, then after
 // each message of the subscription, and when the time has passed that look
 // returns as again, if that is positive. The subscription must exist before the
-// first look, so that nothing in between is missed; WaitUntil ends it. The error
-// is that of look, or CodeUnavailable when ctx ends.
+// first look, so that nothing in between is missed; WaitUntil ends it. A
+// subscription of [Namespace.SubscribeOne] is registered after a first look in
+// vain. The error is that of look, or CodeUnavailable when ctx ends.
 func (n *Namespace) WaitUntil(ctx context.Context, s *Subscription, limit time.Duration,
 	look func() (done bool, again time.Duration, err error)) (WaitEnd, error) {
 	defer s.end()
+	began := time.Now()
+	done, again, err := look()
+	if err != nil || done {
+		return WaitDone, err
+	}
+	s.join()
 	var expired <-chan time.Time
 	if limit != NoLimit {
-		timer := time.NewTimer(limit)
+		timer := time.NewTimer(limit - time.Since(began))
 		defer timer.Stop()
 		expired = timer.C
 	}
 	for {
-		done, again, err := look()
-		if err != nil || done {
-			return WaitDone, err
-		}
 		end, err := n.waitForMessage(ctx, s, expired, again)
 		if err != nil || end != WaitDone {
 			return end, err
+		}
+		done, again, err = look()
+		if err != nil || done {
+			return WaitDone, err
 		}
 	}
 }

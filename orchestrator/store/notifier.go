@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,8 @@ type notifier struct {
 	onMessage func(message string) // sees every message first; may be nil
 
 	mu            sync.Mutex
-	subscriptions map[*Subscription]struct{}
+	subscriptions subscriptionIndex
+	missed        missedMessages
 	cancel        context.CancelFunc
 	done          chan struct{}
 }
@@ -29,17 +29,31 @@ type notifier struct {
 // Topic is a message that wakes the long polls of a namespace.
 type Topic string
 
-// Matches reports whether a message is of the topic.
-func (t Topic) Matches(message string) bool { return string(t) == message }
-
-// Subscription waits for messages that match. All shared subscriptions are woken
-// by one message; of the others one is.
+// Subscription waits for messages. All shared subscriptions are woken by one message;
+// of the others one is.
 type Subscription struct {
-	of     *notifier
-	match  func(message string) bool
-	shared bool
-	wakeup chan string // the message; "" after a reconnect
-	taken  string      // the message that was received last
+	of         *notifier
+	shared     bool
+	everything bool          // it is woken by every message
+	topics     []Topic       // that wake it
+	describe   func() Waiter // of a subscription that does not share
+	waiter     Waiter        // what describe has returned
+	joined     bool
+	since      uint64      // number of the first message that came after the subscription was made
+	wakeup     chan string // the message; "" after a reconnect
+	taken      string      // the message that was received last
+}
+
+// Waiter says what wakes a subscription that does not share its messages: a request that waits for a lease.
+type Waiter struct {
+	// Agent is the agent that asks, if it is known. The lanes of this agent wake the waiter.
+	Agent string
+	// Class names what the waiter takes from lanes that are not of its agent. All waiters of a class take the same.
+	Class string
+	// Covers reports whether the class takes tasks of a lane. It may be nil if it takes none.
+	Covers func(lane string) bool
+	// Topics also wake the waiter.
+	Topics []Topic
 }
 
 func newNotifier(client redis.UniversalClient, channel string, log *slog.Logger, hear func(string)) *notifier {
@@ -48,7 +62,7 @@ func newNotifier(client redis.UniversalClient, channel string, log *slog.Logger,
 		channel:       channel,
 		log:           log,
 		onMessage:     hear,
-		subscriptions: map[*Subscription]struct{}{},
+		subscriptions: newSubscriptionIndex(),
 	}
 }
 
@@ -111,27 +125,67 @@ func (h *notifier) close() {
 // subscribe registers a subscription to topics that shares its messages with all
 // others; end must be called.
 func (h *notifier) subscribe(topics ...Topic) *Subscription {
-	return h.register(true, func(message string) bool {
-		return slices.ContainsFunc(topics, func(t Topic) bool { return t.Matches(message) })
-	})
+	s := &Subscription{of: h, shared: true, topics: topics}
+	s.join()
+	return s
 }
 
-// register makes a subscription. Register first, then look, then wait: nothing
-// that happens in between is missed.
-func (h *notifier) register(shared bool, match func(string) bool) *Subscription {
-	s := &Subscription{of: h, match: match, shared: shared, wakeup: make(chan string, 1)}
-	h.mu.Lock()
-	h.subscriptions[s] = struct{}{}
-	h.mu.Unlock()
+// subscribeAll registers a subscription that is woken by every message.
+func (h *notifier) subscribeAll() *Subscription {
+	s := &Subscription{of: h, shared: true, everything: true}
+	s.join()
 	return s
+}
+
+// subscribeOne makes a subscription that does not share its messages. It is registered by join, which does not miss
+// a message that comes between the two.
+func (h *notifier) subscribeOne(describe func() Waiter) *Subscription {
+	return &Subscription{of: h, describe: describe, since: h.missed.number()}
+}
+
+// join registers a subscription, if it is not registered yet. Look after join, then wait: nothing that happens in
+// between is missed. A look before join must begin after the subscription was made. It is repeated if a message has
+// come since then that nobody has received.
+func (s *Subscription) join() {
+	if s.joined {
+		return
+	}
+	s.joined, s.wakeup = true, make(chan string, 1)
+	if s.describe != nil {
+		s.waiter = s.describe()
+		s.topics = s.waiter.Topics
+	}
+	h := s.of
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscriptions.add(s)
+	if s.shared {
+		return
+	}
+	if message, ok := h.missed.take(s); ok {
+		s.wakeup <- message
+	}
+}
+
+// wake gives a message to a subscription. It reports false if it was woken already and does not look yet.
+func (s *Subscription) wake(message string) bool {
+	select {
+	case s.wakeup <- message:
+		return true
+	default:
+		return false
+	}
 }
 
 // end removes a subscription. Messages that it does not share are handed on, because the message
 // that it received last may not have led to a result, and another may not have been received at
 // all. No wake-up is lost with a client that has gone away.
 func (s *Subscription) end() {
+	if !s.joined {
+		return
+	}
 	s.of.mu.Lock()
-	delete(s.of.subscriptions, s)
+	s.of.subscriptions.remove(s)
 	s.of.mu.Unlock()
 	if s.shared {
 		return
@@ -158,26 +212,16 @@ func (h *notifier) notify(message string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	one := false
-	for w := range h.subscriptions {
-		if (one && !w.shared) || !w.match(message) {
-			continue
-		}
-		select {
-		case w.wakeup <- message:
-			one = one || !w.shared
-		default: // woken already and not yet looking: the next one takes it
-		}
+	if !h.subscriptions.notify(message) {
+		h.missed.add(message)
 	}
 }
 
 func (h *notifier) notifyAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.subscriptions {
-		select {
-		case w.wakeup <- "":
-		default:
-		}
+	for s := range h.subscriptions.all {
+		s.wake("")
 	}
+	h.missed.add("")
 }
