@@ -234,16 +234,18 @@ func TestOnlyAnOrchestratorConvertsTheStore(t *testing.T) {
 	})
 }
 
-// The check tells the format of each namespace, and counts what is to be converted. It changes nothing.
+// The check tells the format of each namespace, and counts what the next start converts. It changes nothing.
 func TestCheckFormatReal(t *testing.T) {
 	f := openFixture(t, rig.Real(t))
 	defer f.Close()
 	check := func(enough context.Context) ([]store.FormatState, error) {
-		return store.CheckFormat(f.Ctx, enough, f.RigStore.Redis, []string{"default", "nobody-made-this"}, func(int64) {})
+		return store.CheckFormat(f.Ctx, enough, f.RigStore.Redis, []string{"default", "nobody-made-this"},
+			func(int64) {})
 	}
 	want := func(states []store.FormatState, text string) {
 		t.Helper()
-		if len(states) != 2 || states[0].String() != text || states[1].String() != "nobody-made-this does not exist yet" {
+		const none = "nobody-made-this does not exist yet"
+		if len(states) != 2 || states[0].String() != text || states[1].String() != none {
 			t.Errorf("the states are %v, want %s", states, text)
 		}
 	}

@@ -46,6 +46,9 @@ func TestNamesUseTheWordsOfTheGlossary(t *testing.T) {
 			return
 		}
 		for _, name := range namesHeld(file) {
+			if name.Name == "ProcessPipelineHook" { // an interface of go-redis has it
+				continue
+			}
 			for _, word := range camelWord.FindAllString(name.Name, -1) {
 				if better := replaced[strings.ToLower(word)]; better != "" {
 					t.Errorf("%s: %s has the word %q; the glossary says %q", files.Position(name.Pos()), name.Name,

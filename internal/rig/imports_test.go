@@ -30,8 +30,7 @@ var anyImport = []string{"*"}
 // proofImports is what a proof suite of the engine may name.
 var proofImports = []string{
 	"picket", "budget", "orchestrator", "orchestrator/eventlog", "orchestrator/store", "orchestrator/lua",
-	"orchestrator/heartbeat", "orchestrator/mirror",
-	"orchestrator/proof/...",
+	"orchestrator/heartbeat", "orchestrator/mirror", "orchestrator/proof/...",
 	"internal/rig/...", "internal/seal", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/...",
 	"github.com/anishathalye/porcupine", "github.com/oklog/ulid/v2", "github.com/yuin/gopher-lua/...",
 	"go.uber.org/goleak", "pgregory.net/rapid",

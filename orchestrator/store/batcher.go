@@ -167,7 +167,7 @@ func (b *batcher) next() []*item {
 }
 
 // sendBatch sends calls as one and sets the outcome of each. A Redis over its maxmemory refuses a whole
-// batch, unless all verbs in it have the flag allow-oom. Each call is then sent by itself.
+// batch, unless all verbs in it have the flag allow-oom. Each call is then sent alone.
 func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()

@@ -214,14 +214,16 @@ var dangerousCommands = []struct {
 	{"SHUTDOWN", "SHUTDOWN"},
 }
 
-// neededCommands are the commands that load and call the library: the name of each right, and a command
-// line with which Redis is asked for it. Access control lists for earlier versions lack them.
+// neededCommands are commands that access control lists for earlier versions lack: those that load and call the
+// library, and those for several records. Each has the name of its right, and a command line with which Redis is
+// asked for it.
 var neededCommands = []struct {
 	right string
 	line  string
 }{
 	{"fcall", "FCALL f 1 pk:{check}:meta"}, {"function|load", "FUNCTION LOAD code"},
 	{"function|list", "FUNCTION LIST"}, {"function|delete", "FUNCTION DELETE picket"},
+	{"mget", "MGET pk:{check}:k"}, {"mset", "MSET pk:{check}:k v"},
 }
 
 // checkUser asks without trying: a probe of FLUSHALL that somebody's Redis
@@ -288,7 +290,7 @@ const replayUser = "default"
 var replayedWrites = []string{
 	"SET k v", "DEL k", "PEXPIREAT k 1", "HSET k f v", "HDEL k f", "HINCRBY k f 1", "SADD k m", "ZADD k 1 m",
 	"ZREM k m", "ZREMRANGEBYSCORE k 0 1",
-	"LPUSH k v", "RPUSH k v", "LPOP k", "LTRIM k 0 1", "XADD k 1-1 f v", "XDEL k 1-1", "XTRIM k MAXLEN 1",
+	"LPUSH k v", "RPUSH k v", "LPOP k", "LTRIM k 0 1", "XADD k 1-1 f v", "XDEL k 1-1", "XTRIM k MAXLEN 1", "MSET k v",
 }
 
 // checkLoading asks whether the server would load at its next start what it

@@ -55,8 +55,8 @@ type FormatState struct {
 // Old reports whether an orchestrator of this build converts the namespace before it uses it.
 func (s FormatState) Old() bool { return s.Format != 0 && (s.Format < s.Known || s.Migrating) }
 
-// CheckFormat reports the format of each namespace of a store. It counts the records that are to be
-// converted, until enough ends, and calls progress with their number after each page. The error
+// CheckFormat reports the format of each namespace of a store. It counts the records that the next
+// start converts, until enough ends, and calls progress with their number after each page. The error
 // says that this build cannot work on a namespace. CheckFormat writes nothing, and loads no functions.
 func CheckFormat(ctx, enough context.Context, where redis.UniversalOptions, namespaces []string,
 	progress func(records int64)) ([]FormatState, error) {

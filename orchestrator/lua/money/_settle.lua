@@ -12,7 +12,8 @@ local function load_call(tid, cid) return pick(K('hold:', tid .. ':' .. cid), un
 local function unlist_call(tid, cid, h)
   call('ZREM', K('holds'), tid .. ':' .. cid)
   call('ZREM', K('calls:', tid), cid)
-  if h.ext == '1' and call_now('ZREM', K('inflight:', tid), cid) == 1 then requeue_after_calls(tid) end -- @frees-after-call
+  local under_way = h.ext == '1' and call_now('ZREM', K('inflight:', tid), cid) == 1
+  if under_way then requeue_after_calls(tid) end -- @frees-after-call
 end
 
 local function emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, correction)

@@ -29,7 +29,8 @@ add_amount(e, 'held', need_t, need_u)
 add_total('held_t', need_t)
 add_total('held_u', need_u)
 local ends = now + num(ARGV[9]) + LINGER
-put(new_record(h[1], {}), 'task', pid, 'run', '', 'agent', p.agent, 'session', p.session, 'tool', ARGV[5], 'nonce', nonce,
+put(new_record(h[1], {}), 'task', pid, 'run', '', 'agent', p.agent, 'session', p.session, 'tool', ARGV[5],
+  'nonce', nonce,
   'hash', '', 'need_t', ARGV[6], 'need_u', ARGV[7], 'version', ARGV[8], 'ext', '0', 'keyed', '0', 'deadline', F(ends),
   'state', 'open', 'token', '', 'at', RAW, 'model', ARGV[11])
 call('ZADD', K('holds'), F(ends), pid .. ':' .. cid) -- @session-call-ends

@@ -11,8 +11,9 @@ local function undelay(id, t)
   end
 end
 
--- A call reads the best lanes once: heads has them by the scores of their first tasks, and all others come after the
--- score last_head. It is all_heads if there are no others. queues has the first tasks of the lanes that the call has looked into.
+-- A call reads the best lanes once: heads has them by the scores of their first tasks. All other lanes come after the
+-- score last_head, and all_heads says that there are no others. queues has the first tasks of the lanes that the call
+-- has looked into.
 local HEADS, TASKS = 16, 8
 local heads, last_head, all_heads
 local queues
@@ -91,7 +92,7 @@ local function push(id, t, lane)
   wake('lane ' .. lane)
 end
 
--- take_from_lane takes a task, or what is no task, out of a lane.
+-- take_from_lane takes out of a lane what has the id of a task.
 local function take_from_lane(id, lane)
   call('ZREM', K('lane:', lane), id)
   if queues[lane] then remove_task(queues[lane], id) end

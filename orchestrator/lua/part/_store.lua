@@ -149,8 +149,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     return out
   end
 
-  -- record is the record of a key as this verb sees it: its key at 1, its fields by name. What the verb sets in it is for
-  -- this verb only, unless it is put. sources has what is known of the record.
+  -- record is the record of a key as this verb sees it: its key at 1, its fields by name. What the verb sets in it is
+  -- for this verb only, unless it is put. sources has what is known of the record.
   local records, sources
   on_verb(function() records, sources = {}, {} end)
   local function show(key, k)

@@ -280,6 +280,7 @@ var adoptionCases = []Case{
 	{
 		Name:         "migrate",
 		NoBackground: "anyone who makes a connection converts the store first",
+		noClockRead:  "a store that is not converted is not read",
 		Setup: func(w *Env) {
 			Confirmed(picket.TaskSpec{})(w)
 			_, err := kit.ToFormat1(w.Ctx, w.Raw, "default")

@@ -7,7 +7,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
-	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
@@ -15,32 +14,31 @@ import (
 // Format is the format that this build stores.
 const Format = 2
 
-// asHash makes a hash of a record that is a string. A store in memory has no cmsgpack.
-const asHash = `
-if redis.call('TYPE', KEYS[1]).ok ~= 'string' then return end
+// asFormat1 makes hashes of all records, and returns how many there are. A store in memory has no cmsgpack.
+const asFormat1 = `
 local found, library = pcall(function() return cmsgpack end)
-local unpacked = (found and library or { unpack = cjson.decode }).unpack(redis.call('GET', KEYS[1]))
-redis.call('DEL', KEYS[1])
-for field, value in pairs(unpacked) do redis.call('HSET', KEYS[1], field, value) end
+local unpacked = (found and library or { unpack = cjson.decode }).unpack
+local prefix, cursor, records = string.sub(KEYS[1], 1, -5), '0', 0
+repeat
+  local got = redis.call('SCAN', cursor, 'MATCH', prefix .. '*', 'COUNT', 1000, 'TYPE', 'string')
+  for _, key in ipairs(got[2]) do
+    local kind = string.match(string.sub(key, #prefix + 1), '^%a+:')
+    if (kind == 'task:' or kind == 'run:' or kind == 'env:') and redis.call('TYPE', key).ok == 'string' then
+      local fields = unpacked(redis.call('GET', key))
+      redis.call('DEL', key)
+      for field, value in pairs(fields) do redis.call('HSET', key, field, value) end
+      records = records + 1
+    end
+  end
+  cursor = got[1]
+until cursor == '0'
+redis.call('HSET', KEYS[1], 'format', 1)
+return records
 `
 
 // ToFormat1 makes a namespace one that an earlier version has written. It returns how many records there are.
 func ToFormat1(ctx context.Context, c redis.UniversalClient, namespace string) (records int, err error) {
-	prefix := "pk:{" + namespace + "}:"
-	keys := c.Scan(ctx, 0, prefix+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if !rig.IsRecord(keys.Val()) {
-			continue
-		}
-		records++
-		if err := c.Eval(ctx, asHash, []string{keys.Val()}).Err(); err != nil && err != redis.Nil {
-			return records, err
-		}
-	}
-	if err := keys.Err(); err != nil {
-		return records, err
-	}
-	return records, c.HSet(ctx, prefix+"meta", "format", 1).Err()
+	return c.Eval(ctx, asFormat1, []string{store.MetaKey(namespace)}).Int()
 }
 
 // Migrate makes one step of the conversion to the format of this build. It looks at so many keys, and converts so

@@ -30,7 +30,7 @@ func readOnly(reads func(verb string) bool) func(name, text string) string {
 }
 
 // timeWrites are the calls that write store time.
-var timeWrites = regexp.MustCompile(`(?m)call\((.*)\) -- writes time$`)
+var timeWrites = regexp.MustCompile(`(?m)redis_call\((.*)\) -- writes time$`)
 
 // The scripts listed as readers write nothing on any of their branches. The calls take
 // every branch, while the server refuses every write of these scripts.

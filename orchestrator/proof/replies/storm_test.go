@@ -81,7 +81,8 @@ func runStorm(t *testing.T, s rig.Store, namespace string, noBatch bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	x := &storm{t: t, ctx: ctx, sealer: rig.Sealer(), seed: rig.Seed(t),
-		raw: rig.Hashes(redis.NewUniversalClient(&s.Redis)), prefix: "pk:{" + namespace + "}:", look: make(chan struct{}, 1)}
+		raw: rig.Hashes(redis.NewUniversalClient(&s.Redis)), prefix: "pk:{" + namespace + "}:",
+		look: make(chan struct{}, 1)}
 	defer x.raw.Close()
 	x.rnd = rand.New(rand.NewPCG(x.seed, 0))
 	through, faults := s.Faulty(t)

@@ -136,8 +136,9 @@ func (s *faultyStore) runInFault(t *testing.T, c calls.Case, trouble rig.Outage)
 		unchanged(w, before)
 	}
 	end()
-	// anyone who connects again adopts
-	if refused && !trouble.NeedsAdoption && !(trouble.ClosesConnections && c.Script() == "adopt") {
+	// anyone who connects again converts and adopts
+	byConnecting := c.Script() == "adopt" || c.Script() == "migrate"
+	if refused && !trouble.NeedsAdoption && !(trouble.ClosesConnections && byConnecting) {
 		unchanged(w, before)
 	}
 	if !passes && c.NeverRepeated == "" {

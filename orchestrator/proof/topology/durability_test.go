@@ -96,17 +96,20 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 		kit.DurableSettings...)...).Store(),
 		"warning: the user may run FLUSHALL, FLUSHDB, DEBUG, CONFIG SET, SHUTDOWN")
 	for rules, want := range map[string]string{
-		"+@all":                                                       "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
-		"+@all -flushall -debug -shutdown":                            "warning: the user may run FLUSHDB, CONFIG SET:",
-		"+@all -@dangerous +config|get":                               "refused: the user may not ask what kind of server this is",
-		"+@all -@dangerous +info":                                     "refused: the user may not ask how the server keeps its data",
-		"+info +config|get +eval +fcall +function +debug":             "refused: the user may not ask whether the server loads all that it keeps",
-		"+info +config|get +eval +fcall +function +debug +acl|dryrun": "",
-		"+info +config|get +ping +acl|dryrun":                         "refused: the user may not run scripts",
+		"+@all":                            "warning: the user may run FLUSHALL, FLUSHDB, CONFIG SET, SHUTDOWN",
+		"+@all -flushall -debug -shutdown": "warning: the user may run FLUSHDB, CONFIG SET:",
+		"+@all -@dangerous +config|get":    "refused: the user may not ask what kind of server this is",
+		"+@all -@dangerous +info":          "refused: the user may not ask how the server keeps its data",
+		"+info +config|get +eval +fcall +function +mget +mset +debug": "refused: the user may not ask whether the " +
+			"server loads all that it keeps",
+		"+info +config|get +eval +fcall +function +mget +mset +debug +acl|dryrun": "",
+		"+info +config|get +ping +acl|dryrun":                                     "refused: the user may not run scripts",
 		"+info +config|get +eval +evalsha +acl|dryrun": "refused: the user may not load or call the functions of Picket: " +
-			"it lacks +fcall +function|load +function|list +function|delete",
-		"+info +config|get +eval +fcall +function|load +function|list +acl|dryrun":                                     "refused: the user may not load or call the functions of Picket: it lacks +function|delete",
-		"+info +config|get +eval +fcall +function +@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
+			"it lacks +fcall +function|load +function|list +function|delete +mget +mset",
+		"+info +config|get +eval +fcall +function|load +function|list +mset +acl|dryrun": "refused: the user may not " +
+			"load or call the functions of Picket: it lacks +function|delete +mget",
+		"+info +config|get +eval +fcall +function +mget +mset " +
+			"+@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
 	} {
 		var words []any
 		for _, w := range strings.Fields(rules) {
@@ -182,7 +185,7 @@ func TestDurabilityAsksWhatIsLoaded(t *testing.T) {
 		rules string
 		lacks string
 	}{
-		{"reset off", "SET, DEL, PEXPIREAT, HSET, 13 more:"},
+		{"reset off", "SET, DEL, PEXPIREAT, HSET, 14 more:"},
 		{"reset off +@all", "SET, DEL"},
 		{"reset off ~* -@all", "SET, DEL"},
 		{"reset off ~pk:* +@all -xadd", "XADD:"},
