@@ -53,7 +53,8 @@ func TestIDsAreAcceptedAsDefined(t *testing.T) {
 }
 
 func FuzzIDsAreAcceptedAsDefined(f *testing.F) {
-	for _, s := range []string{"01ARZ3NDEKTSV4RRFFQ69G5FAV", "worker-1", "gpu/a100+x#1", "default", "team.x_y/z", "a\n"} {
+	for _, s := range []string{"01ARZ3NDEKTSV4RRFFQ69G5FAV", "worker-1", "gpu/a100+x#1", "default",
+		"team.x_y/z", "a\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(compareWithDefinitions)

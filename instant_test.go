@@ -15,8 +15,8 @@ func TestInstantsAreWrittenWithThreeDecimals(t *testing.T) {
 			t.Errorf("%d is %s and %s, %v, want %s", int64(i), got, i, err, want)
 		}
 	}
-	for _, i := range []Instant{1, -1, 9, 10, 99, 100, 999, 1000, 1001, -999, -1000, 1_799_999_999_123, 253_402_300_799_999,
-		253_402_300_800_000, math.MaxInt64, math.MinInt64, -62_135_596_800_001} {
+	for _, i := range []Instant{1, -1, 9, 10, 99, 100, 999, 1000, 1001, -999, -1000, 1_799_999_999_123,
+		253_402_300_799_999, 253_402_300_800_000, math.MaxInt64, math.MinInt64, -62_135_596_800_001} {
 		check(i)
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -45,8 +45,8 @@ func ParseMoney(s string) (Money, error) {
 	return Money(n.IntPart()), nil
 }
 
-// parsePlainMoney reads an amount as it is written by String. It reports false for anything else, and for an amount that
-// needs more care, such as one that is too large.
+// parsePlainMoney reads an amount as it is written by String. It reports false for anything else, and for an amount
+// that needs more care, such as one that is too large.
 func parsePlainMoney(s string) (Money, bool) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, decimals, dotted := strings.Cut(digits, ".")

@@ -23,8 +23,9 @@ func checkMoney(t *testing.T, m Money) {
 }
 
 func TestMoneyIsWrittenAndReadExactly(t *testing.T) {
-	for _, m := range []Money{0, 1, -1, 9, 10, 75, 999_999_999, 1_000_000_000, 1_000_000_001, 1_500_000_000, -1_250_000_000,
-		300_000_000, 100_000, MaxMoney, MaxMoney + 1, -MaxMoney, -MaxMoney - 1, math.MaxInt64, math.MinInt64} {
+	for _, m := range []Money{0, 1, -1, 9, 10, 75, 999_999_999, 1_000_000_000, 1_000_000_001, 1_500_000_000,
+		-1_250_000_000, 300_000_000, 100_000, MaxMoney, MaxMoney + 1, -MaxMoney, -MaxMoney - 1,
+		math.MaxInt64, math.MinInt64} {
 		checkMoney(t, m)
 	}
 	random := rand.New(rand.NewPCG(3, 4))
@@ -36,7 +37,8 @@ func TestMoneyIsWrittenAndReadExactly(t *testing.T) {
 
 // Plain amounts are read as package decimal reads them.
 func FuzzPlainMoney(f *testing.F) {
-	for _, s := range []string{"1.5", "-0", "0.000000001", "4000000", "4000000.000000001", "00.10", "1.", ".5", "+1", "1e3", "-"} {
+	for _, s := range []string{"1.5", "-0", "0.000000001", "4000000", "4000000.000000001", "00.10", "1.", ".5", "+1",
+		"1e3", "-"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

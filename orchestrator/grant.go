@@ -137,7 +137,7 @@ type leaseView struct {
 	Attempt   int64           `reply:"attempt"`
 	Window    int64           `reply:"window"` // ms
 	TTL       int64           `reply:"ttl"`    // ms
-	Spec      specRecord      `reply:"spec,json"`
+	Spec      leaseSpec       `reply:"spec,json"`
 	Input     string          `reply:"input"` // as a person has edited it, if one has
 	Report    string          `reply:"report"`
 	Answers   []string        `reply:"answers"`
@@ -149,6 +149,19 @@ type leaseView struct {
 	Envelope  budget.Envelope `reply:"envelope"`
 	Messages  int             `reply:"messages"`
 	Waited    string          `reply:"waited"` // ms for the first lease, "" for later ones
+}
+
+// leaseSpec is the part of a specRecord that a lease shows. Every grant reads one.
+type leaseSpec struct {
+	Title             string            `json:"title"`
+	Role              string            `json:"role"`
+	Needs             []string          `json:"needs"`
+	Priority          *int              `json:"priority"`
+	TimeoutSeconds    *int              `json:"timeoutSeconds"`
+	StallAfterSeconds *int              `json:"stallAfterSeconds"`
+	OnExit            picket.OnExit     `json:"onExit"`
+	Labels            map[string]string `json:"labels"`
+	Trace             *picket.Trace     `json:"trace"`
 }
 
 // newLeases makes the leases of a reply. separate gives each lease two credentials.

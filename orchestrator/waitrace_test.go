@@ -21,8 +21,9 @@ func TestNoWakeIsLostBeforeAWaitBegins(t *testing.T) {
 		req  picket.AcquireRequest
 		task picket.TaskSpec
 	}{
-		"role":  {picket.AcquireRequest{Role: "coder"}, picket.TaskSpec{Title: "x", Role: "coder"}},
-		"needs": {picket.AcquireRequest{Capabilities: []string{"a", "b"}}, picket.TaskSpec{Title: "x", Needs: []string{"b"}}},
+		"role": {picket.AcquireRequest{Role: "coder"}, picket.TaskSpec{Title: "x", Role: "coder"}},
+		"needs": {picket.AcquireRequest{Capabilities: []string{"a", "b"}},
+			picket.TaskSpec{Title: "x", Needs: []string{"b"}}},
 		"agent": {picket.AcquireRequest{AgentID: "a1"}, picket.TaskSpec{Title: "x", Agent: "a1"}},
 		"only pinned": {picket.AcquireRequest{AgentID: "a1", PinnedOnly: true},
 			picket.TaskSpec{Title: "x", Agent: "a1"}},

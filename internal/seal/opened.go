@@ -10,12 +10,12 @@ import (
 // maxOpened bounds the lease tokens of one generation of a cache. An entry has about 300 bytes.
 const maxOpened = 8192
 
-// openedTokens keeps what lease tokens have opened as, since each token is sent with many calls. It knows a token by its
-// SHA-256 only. It belongs to one Sealer, so it ends with the keys that opened the tokens. What it keeps grants nothing:
-// the store decides with every call whether a lease still holds.
+// openedTokens keeps what lease tokens have opened as, since each token is sent with many calls. It knows a token by
+// its SHA-256 only. It belongs to one Sealer, so it ends with the keys that opened the tokens. What it keeps grants
+// nothing: the store decides with every call whether a lease still holds.
 //
-// New tokens are in the young generation. When it is full, it becomes the old one, and the old one is forgotten. A token
-// that is used again while it is old becomes young.
+// New tokens are in the young generation. When it is full, it becomes the old one, and the old one is forgotten. A
+// token that is used again while it is old becomes young.
 type openedTokens struct {
 	mu    sync.RWMutex
 	young map[tokenHash]picket.LeaseCredential

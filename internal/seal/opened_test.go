@@ -12,8 +12,8 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-// A token that was opened before opens as the first time. It does not open at a Sealer without the key that made it, and
-// an edited copy of it does not open, as if nothing was kept.
+// A token that was opened before opens as the first time. It does not open at a Sealer without the key that made it,
+// and an edited copy of it does not open, as if nothing was kept.
 func TestKeptTokensOpenAsTheFirstTime(t *testing.T) {
 	before, rotated, after := sealer(t, "a"), sealer(t, "b", "a"), sealer(t, "b")
 	for _, side := range []picket.LeaseSide{picket.SideBoth, picket.SideAdapter, picket.SideAgent} {
@@ -28,7 +28,8 @@ func TestKeptTokensOpenAsTheFirstTime(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if held, err := after.OpenLeaseToken(token); !errors.Is(err, ErrInvalidToken) || held != (picket.LeaseCredential{}) {
+			held, err := after.OpenLeaseToken(token)
+			if !errors.Is(err, ErrInvalidToken) || held != (picket.LeaseCredential{}) {
 				t.Errorf("without its key it opens as %+v, %v", held, err)
 			}
 		}

@@ -116,7 +116,7 @@ func (n *Namespace) Subscribe(topics ...Topic) *Subscription {
 
 // SubscribeOne makes a subscription for work that one waiter can take: of all such
 // subscriptions that a message is for, one receives it. describe is called when
-// the first look of [Namespace.WaitUntil] was in vain. The subscription costs next to
+// the first look of [Namespace.WaitUntil] found nothing. The subscription costs next to
 // nothing before that.
 func (n *Namespace) SubscribeOne(describe func() Waiter) *Subscription {
 	return n.wakeups.subscribeOne(describe)
@@ -144,8 +144,8 @@ const NoLimit time.Duration = -1
 // each message of the subscription, and when the time has passed that look
 // returns as again, if that is positive. The subscription must exist before the
 // first look, so that nothing in between is missed; WaitUntil ends it. A
-// subscription of [Namespace.SubscribeOne] is registered after a first look in
-// vain. The error is that of look, or CodeUnavailable when ctx ends.
+// subscription of [Namespace.SubscribeOne] is registered after the first look.
+// The error is that of look, or CodeUnavailable when ctx ends.
 func (n *Namespace) WaitUntil(ctx context.Context, s *Subscription, limit time.Duration,
 	look func() (done bool, again time.Duration, err error)) (WaitEnd, error) {
 	defer s.end()

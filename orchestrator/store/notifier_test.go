@@ -26,7 +26,7 @@ func waiterFor(agent, role string, topics ...Topic) func() Waiter {
 	}
 }
 
-// joinedWaiter is a waiter that has asked in vain.
+// joinedWaiter is a waiter whose first ask was answered with nothing.
 func joinedWaiter(h *notifier, agent, role string, topics ...Topic) *Subscription {
 	s := h.subscribeOne(waiterFor(agent, role, topics...))
 	s.join()
@@ -126,7 +126,7 @@ func TestNoMessageIsMissedBeforeJoin(t *testing.T) {
 	second.join()
 	wantReceived(t, "second", second, "lane writer|x")
 
-	first.end() // it hands on what it has received last, as its ask may have been in vain again
+	first.end() // it hands on what it has received last, as its ask may have found nothing again
 	wantReceived(t, "third, after the first has ended", third, "lane coder|")
 	fourth := h.subscribeOne(waiterFor("", "coder"))
 	third.end()

@@ -25,8 +25,8 @@ func (m sets[K]) remove(key K, s *Subscription) {
 	}
 }
 
-// subscriptionIndex finds the subscriptions that a message wakes without a look at all others. Waiters that cover the same
-// lanes are one class, so a message about a lane looks at each class once.
+// subscriptionIndex finds the subscriptions that a message wakes without a look at all others. Waiters that cover the
+// same lanes are one class, so a message about a lane looks at each class once.
 type subscriptionIndex struct {
 	all        subscriptionSet
 	everything subscriptionSet
@@ -128,11 +128,12 @@ func (s *Subscription) receives(message string) bool {
 	return agent != "" && agent == s.waiter.Agent || s.waiter.Covers != nil && s.waiter.Covers(lane)
 }
 
-// keptMissed is how many missed messages are kept. While a request asks for a lease, hundreds may come on a busy server.
+// keptMissed is how many missed messages are kept. While a request asks for a lease, hundreds may come on a busy
+// server.
 const keptMissed = 512
 
-// missedMessages are the last messages that no waiter has received. A waiter that has just begun to wait, after it
-// had asked in vain, looks among them for one that came since it asked.
+// missedMessages are the last messages that no waiter has received. A waiter that begins to wait, because its
+// first ask found nothing, looks among them for one that came since it asked.
 type missedMessages struct {
 	next atomic.Uint64 // number of the next message
 	kept [keptMissed]missedMessage

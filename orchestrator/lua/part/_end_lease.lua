@@ -19,7 +19,6 @@ local function end_lease(tid, rid, state, class, deadline)
   r.state, r.deadline = state, deadline
   wake('task ' .. tid)
   call('RPUSH', K('uncounted'), rid) -- @counts-end
-  if r.incarnation == nil or r.key == nil then pick(r[1], 'agent', 'incarnation', 'key') end
   if r.key and r.key ~= '' then call('ZREM', K('leases-of:', r.key), tid) end
   if num(r.incarnation) > 0 then
     call('ZREM', K('holder:', r.agent .. ':' .. r.incarnation), tid) -- @leaves-holder

@@ -59,8 +59,8 @@ end
 -- insert_task adds a task to what is known of a lane, at its place. What comes after all that are known stays unknown.
 local function insert_task(q, id, s)
   local at = #q + 1
-  while at > q.first and q[at - 1][2] > s do at = at - 1 end
-  if at <= #q or q.whole then table.insert(q, at, { id, s }) end
+  while at > q.first and q[at - 1][2] > s do at = at - 1 end -- on a real store only
+  if at <= #q or q.whole then table.insert(q, at, { id, s }) end -- on a real store only
 end
 
 local function remove_task(q, id)
@@ -147,7 +147,6 @@ end
 -- instance_lives reports whether the agent for which a client has submitted a task still takes tasks, in the same
 -- incarnation.
 local function instance_lives(t)
-  if t.instance == nil then pick(t[1], 'instance', 'instance_number') end
   if not t.instance then return false end
   local a = pick(K('agent:', t.instance), 'status', 'incarnation') -- as this verb leaves it
   return a.incarnation == t.instance_number and (a.status == 'active' or a.status == 'unhealthy') -- @instance-lives

@@ -17,7 +17,6 @@ end
 -- a name. It takes the nudge, and its repeats get it, too. A call that only reads gets it as long
 -- as no other call has taken it.
 local function nudge_for_call(r, name)
-  if r.nudge_for == nil then pick(r[1], 'nudge', 'nudge_for') end
   if not r.nudge or r.nudge_for ~= '' and r.nudge_for ~= name then return '' end
   if name ~= '' and r.nudge_for == '' then put(r, 'nudge_for', name) end -- @nudges-once
   return r.nudge -- @tells-nudge

@@ -156,7 +156,6 @@ end
 -- updates are what the push configurations of a task send to its client. A task without configurations keeps none.
 local updates = {}
 function updates.wanted(t)
-  if t.push == nil then pick(t[1], 'push') end
   return t.push == '1' -- @notes-for-push
 end
 
@@ -188,7 +187,6 @@ local function move(id, t, to, ...)
   if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
   put(t, 'state', to, 'updated', RAW, ...)
   t.state = to
-  if t.client == nil then pick(t[1], 'client', 'context') end
   if t.client then
     for _, key in ipairs(client_lists(t)) do call('ZADD', key, '-' .. RAW, id) end -- @lists-for-client
     local open = K('client-open:', t.client)
@@ -215,7 +213,6 @@ end
 -- cancelled_ancestor names the ancestor with which a task was cancelled, if there is one;
 -- that voids all that is below it at once. What is cancelled itself reports it.
 local function cancelled_ancestor(t)
-  if t.root == nil then pick(t[1], 'root') end
   if not t.root then return nil end
   pick(t[1], 'parent', 'up1', 'up2', 'up3')
   local path = { t.root, t.parent }

@@ -18,7 +18,7 @@ local function look_again() none_due = false end
 on_call(look_again)
 on_break(look_again)
 local function promote(limit)
-  if none_due then return 0 end
+  if none_due then return 0 end -- on a real store only
   local due = call('ZRANGEBYSCORE', K('delayed'), '-inf', NOW, 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local t = load(K('task:', id))

@@ -26,11 +26,9 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   on_call(function() redis_pcall, failed = redis.pcall, nil end)
   local function write(...)
     local reply = redis_pcall(...)
-    if type(reply) == 'table' and reply.err then failed = failed or reply.err end
+    failed = failed or type(reply) == 'table' and reply.err
   end
-  local function check_written()
-    if failed then error(failed, 0) end
-  end
+  local function check_written() assert(not failed, failed) end
 
   -- STEP is how many values one command gets at most.
   local STEP = 4000
@@ -133,9 +131,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local records_read = n
     for i, key in ipairs(texts or out) do
       local w = waiting[key]
-      if w and #w > 0 then
-        out[i] = w[#w]
-      else
+      out[i] = w and w[#w]
+      if not out[i] then -- on a real store only
         n = n + 1
         keys[n] = key
         out[i] = n
@@ -144,7 +141,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local got = n > 0 and redis_call('MGET', unpack(keys))
     for i = 1, records_read do note_packed(keys[i], got[i]) end
     for i, at in ipairs(out) do
-      if type(at) == 'number' then
+      if type(at) == 'number' then -- on a real store only
         out[i] = got[at]
         texts_known[keys[at]], touched[keys[at]] = got[at], true
       end
@@ -257,7 +254,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     if w then
       waiting[key] = nil
       if kinds[key] == 'log' or kinds[key] == 'events' then keep_writes() end
-      if next(w) ~= nil then KINDS[kinds[key]](key, w) end
+      if next(w) ~= nil then KINDS[kinds[key]](key, w) end -- on a real store only
     end
     if k and k.changes then write_record(key, k) end
     check_written()
@@ -319,8 +316,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     XADD = function(key, ...) append('log', key, { ... }) end,
     GET = function(key)
       local w = waiting[key]
-      if w and #w > 0 then return w[#w] end
-      if texts_known[key] ~= nil then return texts_known[key] end
+      local text = w and w[#w] or texts_known[key]
+      if text ~= nil then return text end
       return call_now('GET', key)
     end,
     HGET = function(key, field)
@@ -361,8 +358,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
 
   -- undo takes back what waits of a verb that has broken, and the numbers of its events.
   local function undo()
-    for n = undo_size, 3, -3 do undo_log[n - 2][undo_log[n - 1]] = undo_log[n] end
-    if meta then meta.seq = kept_seq end
+    for n = undo_size, 3, -3 do undo_log[n - 2][undo_log[n - 1]] = undo_log[n] end -- on a real store only
+    (meta or {}).seq = kept_seq
   end
 
   -- write_all writes what waits, at the end of a call.
@@ -380,10 +377,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
       local w, kind = waiting[key], kinds[key]
       waiting[key] = nil
       if w and kind == 'text' then
-        if #w > 0 then -- on a real store only
-          texts[n + 1], texts[n + 2] = key, w[#w]
-          n = n + 2
-        end
+        texts[n + 1], texts[n + 2] = key, w[#w]
+        n = n + (w[#w] and 2 or 0)
       elseif w and next(w) ~= nil then
         KINDS[kind](key, w)
       end

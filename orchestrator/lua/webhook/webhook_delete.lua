@@ -16,9 +16,9 @@ end
 if was then return shown(cjson.decode(was)) end
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
-local record, names = {}, {}
-for name in pairs(w) do
-  if type(name) == 'string' and name ~= 'url' and name ~= 'secret' and name ~= 'root' then names[#names + 1] = name end
+local record, names, flat = {}, {}, call('HGETALL', K('webhook:', id))
+for i = 1, #flat, 2 do
+  if flat[i] ~= 'url' and flat[i] ~= 'secret' then names[#names + 1] = flat[i] end
 end
 table.sort(names) -- a store that was loaded again has another order
 for _, name in ipairs(names) do

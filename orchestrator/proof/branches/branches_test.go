@@ -30,6 +30,9 @@ func TestEveryLuaBranchRuns(t *testing.T) {
 			text = counted[text]
 			// few leases are more than a step ends
 			text = strings.Replace(text, "local BATCH = 100", "local BATCH = 2", 1)
+			// few values are more than one command gets, and few tasks more than are known of a lane
+			text = strings.Replace(text, "local STEP = 4000", "local STEP = 2", 1)
+			text = strings.Replace(text, "local HEADS, TASKS = 16, 8", "local HEADS, TASKS = 2, 2", 1)
 			// and few tasks more than a page looks at
 			text = strings.Replace(text, "local LOOKS = 2000", "local LOOKS = 2", 1)
 			return withTagCheck(name, text)

@@ -217,6 +217,14 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	mark(h.TaskID)
 	f.JumpStoreTime(t, time.Hour)
 	kit.OK(t, f.Tick(f.Ctx))
+	// Several of one lane, from the last one of the lane on.
+	h = f.leaseFreshTask(t)
+	for _, priority := range []int{1, 5, 9} {
+		_, err = f.Delegate(f.Ctx, h, "", picket.Subtask{Title: "part", Role: "lane-of-one", Priority: &priority})
+		kit.OK(t, err)
+	}
+	_, err = f.Cancel(f.Ctx, kit.Operator, h.TaskID, "enough")
+	kit.OK(t, err)
 	// A final failure takes along what it delegated.
 	h = f.leaseFreshTask(t)
 	addChildren(h, 1)

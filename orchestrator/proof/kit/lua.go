@@ -189,7 +189,7 @@ func (f LuaFile) Counted() (source string, branches []string) {
 }
 
 // LuaGlobals are the names that Redis gives to every script.
-var LuaGlobals = []string{"ARGV", "KEYS", "cjson", "cmsgpack", "error", "ipairs", "math", "next", "pairs", "pcall", "redis", "select",
+var LuaGlobals = []string{"ARGV", "KEYS", "assert", "cjson", "cmsgpack", "error", "ipairs", "math", "next", "pairs", "pcall", "redis", "select",
 	"setmetatable", "string",
 	"table", "tonumber", "tostring", "type", "unpack", "verb"}
 
