@@ -358,3 +358,36 @@ func TestAConversionIsStopped(t *testing.T) {
 	_, err := orchestrator.Open(ctx, cfg)
 	kit.Refused(t, err, picket.CodeUnavailable)
 }
+
+// A step converts few records if they are large. A record that expires still does.
+func TestAStepIsBoundedByBytes(t *testing.T) {
+	_, raw := startOn(t, "format1")
+	const large = 6
+	for i := range large {
+		key := fmt.Sprintf("pk:{team}:run:large_%d", i)
+		kit.OK(t, raw.HSet(t.Context(), key, "report", strings.Repeat("x", 600_000)).Err())
+		kit.OK(t, raw.PExpire(t.Context(), key, time.Hour).Err())
+	}
+	left := func() (n int) {
+		for i := range large {
+			if raw.Type(t.Context(), fmt.Sprintf("pk:{team}:run:large_%d", i)).Val() == "hash" {
+				n++
+			}
+		}
+		return n
+	}
+	for before, done := large, false; !done; before = left() {
+		done = step(t, raw, "team", 500)
+		if converted := before - left(); converted > 2 {
+			t.Errorf("one step has converted %d records of 600 KB", converted)
+		}
+	}
+	for i := range large {
+		if ttl := raw.PTTL(t.Context(), fmt.Sprintf("pk:{team}:run:large_%d", i)).Val(); ttl <= 0 {
+			t.Errorf("record %d does not expire any more", i)
+		}
+	}
+	if n := left(); n > 0 {
+		t.Errorf("%d large records are not converted", n)
+	}
+}

@@ -96,7 +96,7 @@ var moneyMutants = []mutant{
 	{"a closed envelope is topped up", []edit{{"open-envelope", "if false then"}}},
 	// Trees.
 	{"what is cancelled above still holds", []edit{{"cancelled-above", "if t.state == 'cancelled' then"}}},
-	{"what is cancelled above is granted", []edit{{"grants-none-cancelled", "if true then return tid, t, behind end"}}},
+	{"what is cancelled above is granted", []edit{{"grants-none-cancelled", "if true then return tid, t, texts end"}}},
 	{"cancelling stops at the first level", []edit{{"cancels-deeper", ""}}},
 	{"the rest of a tree is forgotten",
 		[]edit{{"cancels-rest", "for j = i, 0 do call('ZADD', K('chores'), '0', 'cancel:' .. list[j] .. ':' .. top) end"}}},

@@ -63,7 +63,7 @@ var mutants = []mutant{
 	{"one capability is enough",
 		[]edit{{"every-capability", "if string.find(caps, ',' .. need .. ',', 1, true) then return true end"}}},
 	{"a repeated acquire hands out an ended lease", []edit{{"still-holds", "if r and t and true then"}}},
-	{"the granted task stays in its lane", []edit{{"leaves-lane", "type(tid, t, behind)"}}},
+	{"the granted task stays in its lane", []edit{{"leaves-lane", "type(tid, t)"}}},
 	// From task to task.
 	{"an advance that is refused grants all the same", []edit{{"closes-first", "if close then close() end"}}},
 	{"an advance ends nothing", []edit{{"advance-completes", "local done = 'review'"}}},

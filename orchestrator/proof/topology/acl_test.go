@@ -140,7 +140,7 @@ var usedByGo = []string{"eval", "fcall", "function|load", "function|list", "func
 // The documented rights are exactly those in use. If a script uses another command, add it here.
 func TestACLGrantsWhatIsUsed(t *testing.T) {
 	used := slices.Clone(usedByGo)
-	calls := regexp.MustCompile(`\b(?:redis_call|call_now|p?call|write|write_values)\('([A-Z]+)'`)
+	calls := regexp.MustCompile(`\b(?:call|call_now|redis_p?call|write|write_values|pcall|call_for_keys)\('([A-Z]+)'`)
 	for _, f := range kit.LuaSources(t) {
 		for _, m := range calls.FindAllStringSubmatch(f.Code(), -1) {
 			used = append(used, strings.Replace(strings.ToLower(m[1]), "memory", "memory|usage", 1))
