@@ -124,7 +124,7 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/tasks/" + full + "/input", 0, 320, 3, "task=1"},
 		{"/console/tasks/" + full + "/diff", 0, 320, 3, "evidence=1"},
 		{"/console/agents", 108, 96, 12, ""},
-		{"/console/agents/agent-007", 2, 32, 17, "agent=1 agent_sessions=1 conversation=1 events=1 leases=1"},
+		{"/console/agents/agent-007", 2, 32, 40, "agent=1 agent_sessions=1 conversation=1 events=1 leases=1"},
 		{"/console/endpoints", 20, 64, 62, "agents=20 client_tasks=40"},
 		{"/console/sessions", 50, 96, 3, "agent_sessions=1"},
 		{"/console/sessions/" + session, 10, 640, 6, "agent_sessions=1 prompts=1 wake_facts=2"},

@@ -42,8 +42,8 @@ func (x *machine) acquireWithRevokedKey() {
 
 // showNewerFormat shows the engine a store of a later version for a moment.
 func (x *machine) showNewerFormat() {
-	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 2).Err())
+	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 9).Err())
 	_, err := x.e.Stats(x.ctx)
 	x.agree(err, picket.CodeUnavailable, "a newer store")
-	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 1).Err())
+	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 2).Err())
 }
