@@ -137,8 +137,8 @@ func TestPagesOfALargeStore(t *testing.T) {
 		{"/console/budgets/" + full, 30, 64, 6, "envelope=1 ledger=1 list=1 task=1"},
 		{"/console/ledger", 50, 64, 3, "ledger=1"},
 		{"/console/ledger?kind=top_up", 0, 16, 3, "ledger=1"},
-		{"/console/events", 50, 96, 3, "events=1"},
-		{"/console/events?type=task.cancelled", 0, 32, 13, "events=1"},
+		{"/console/events", 50, 96, 6, "events=1"},
+		{"/console/events?type=task.cancelled", 0, 32, 34, "events=1"},
 		{"/console/stop", 0, 16, 2, ""},
 	}
 	for _, page := range pages {

@@ -15,7 +15,7 @@ local function answer_of(verb)
   local ok, reply = pcall(run_verb, verb)
   -- A test breaks verbs, and only on a real store does the server run on after that.
   if ok then return reply or false end -- on a real store only
-  for _, f in ipairs(verb_breaks) do f() end
+  for _, f in ipairs(verb_breaks) do f() end -- on a real store only
   undo()
   local said = type(reply) == 'table' and reply.err or tostring(reply)
   -- What a command is refused with has a code. An error of Lua has none.

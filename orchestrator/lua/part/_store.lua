@@ -357,7 +357,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   end
 
   -- undo takes back what waits of a verb that has broken, and the numbers of its events.
-  local function undo()
+  local function undo() -- on a real store only
     for n = undo_size, 3, -3 do undo_log[n - 2][undo_log[n - 1]] = undo_log[n] end -- on a real store only
     (meta or {}).seq = kept_seq
   end
