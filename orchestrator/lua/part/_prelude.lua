@@ -61,9 +61,19 @@ end
 
 -- pack_event makes a field of an entry of the event log from the values of an event: the number first, then those
 -- that the audit log has as fields.
+local lengths = {} -- as they are written: most come again
+local function length(n)
+  local text = F(n) .. ':'
+  if n <= 1024 then lengths[n] = text end
+  return text
+end
 local function pack_event(values)
-  for i, v in ipairs(values) do values[i] = #v .. ':' .. v end
-  return table.concat(values)
+  local out, n = {}, 0
+  for _, v in ipairs(values) do
+    out[n + 1], out[n + 2] = lengths[#v] or length(#v), v
+    n = n + 2
+  end
+  return table.concat(out)
 end
 
 local emit, set_actor_is_agent = (function()

@@ -4,15 +4,13 @@
 -- as far as its writes wait.
 local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all, is_packed,
   pack_record = (function()
-  local touched -- by key: whether something is known of it, or waits
-  local waiting -- by key: of a set its members with their scores, or false; of all others the values in their order
-  local kinds -- by key: of what waits
+  local waiting -- by key: of a set its members with their scores, or false; else the values in their order; the kind at 0
   local order -- the keys in the order of their first write
-  on_call(function() touched, waiting, kinds, order = {}, {}, {}, {} end)
+  on_call(function() waiting, order = {}, {} end)
 
   -- undo_log has a table, a key of it and what was there before for each change that a verb has made to what waits.
-  local undo_log, undo_size
-  on_verb(function() undo_log, undo_size = {}, 0 end)
+  local undo_log, undo_size = {}, 0
+  on_verb(function() undo_size = 0 end)
   local function let_wait(w, at, value)
     local n = undo_size
     undo_log[n + 1], undo_log[n + 2], undo_log[n + 3] = w, at, w[at]
@@ -41,6 +39,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   local KINDS = {
     set = function(key, members)
       local added, removed, n, m = {}, {}, 0, 0
+      members[0] = nil -- the kind
       for member, score in pairs(members) do
         if score then
           added[n + 1], added[n + 2] = score, member
@@ -74,9 +73,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   }
 
   local function wait(key, kind)
-    local w = {}
-    waiting[key], kinds[key], touched[key] = w, kind, true
-    order[#order + 1] = key
+    local w = { [0] = kind }
+    waiting[key], order[#order + 1] = w, key
     return w
   end
 
@@ -103,7 +101,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
 
   local function note_known(key, k)
     k.view = { __index = k.fields }
-    records_known[key], touched[key] = k, true
+    records_known[key] = k
     return k
   end
 
@@ -143,7 +141,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     for i, at in ipairs(out) do
       if type(at) == 'number' then -- on a real store only
         out[i] = got[at]
-        texts_known[keys[at]], touched[keys[at]] = got[at], true
+        texts_known[keys[at]] = got[at]
       end
     end
     return out
@@ -220,7 +218,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local key, c = r[1], changes_of[r]
     local k = sources[key]
     if k.fresh then
-      k.fresh, records_known[key], touched[key] = nil, k, true
+      k.fresh, records_known[key] = nil, k
     elseif records_known[key] ~= k then
       k = known(key)
     end
@@ -245,6 +243,10 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     k.changes = nil
   end
 
+  local function write_waiting(key, w)
+    if w[0] == 'set' or #w > 0 then KINDS[w[0]](key, w) end -- on a real store only
+  end
+
   -- write_now writes what waits for a key.
   local kept_seq -- the number of the last event that stays if the verb breaks
   on_verb(function() kept_seq = meta and meta.seq end)
@@ -253,8 +255,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local w, k = waiting[key], records_known[key]
     if w then
       waiting[key] = nil
-      if kinds[key] == 'log' or kinds[key] == 'events' then keep_writes() end
-      if next(w) ~= nil then KINDS[kinds[key]](key, w) end -- on a real store only
+      if w[0] == 'log' or w[0] == 'events' then keep_writes() end
+      write_waiting(key, w)
     end
     if k and k.changes then write_record(key, k) end
     check_written()
@@ -263,7 +265,9 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   -- READS are the commands that leave what is known of a record as it is.
   local READS = { HGET = true, HMGET = true, HGETALL = true, EXISTS = true, HEXISTS = true, HLEN = true, PEXPIRE = true }
 
+  -- settle comes before a command that does not wait.
   local function settle(command, key)
+    if not (waiting[key] or records_known[key] or texts_known[key]) then return end
     write_now(key)
     if READS[command] then return end
     records_known[key], texts_known[key] = nil, nil
@@ -273,13 +277,13 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
 
   -- call_now runs a command at once. Verbs use it where they need the reply of one that call would let wait.
   local function call_now(command, key, ...)
-    if touched[key] then settle(command, key) end
+    settle(command, key)
     return redis_call(command, key, ...)
   end
 
   local function call_for_keys(command, ...)
     for _, key in ipairs({ ... }) do
-      if touched[key] then settle(command, key) end
+      settle(command, key)
     end
     return redis_call(command, ...)
   end
@@ -345,7 +349,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   local function call(command, key, ...)
     local special = SPECIAL[command]
     if special then return special(key, ...) end
-    if touched[key] then settle(command, key) end
+    settle(command, key)
     return redis_call(command, key, ...)
   end
 
@@ -374,13 +378,13 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
       end
     end
     for _, key in ipairs(order) do
-      local w, kind = waiting[key], kinds[key]
+      local w = waiting[key]
       waiting[key] = nil
-      if w and kind == 'text' then
+      if w and w[0] == 'text' then
         texts[n + 1], texts[n + 2] = key, w[#w]
         n = n + (w[#w] and 2 or 0)
-      elseif w and next(w) ~= nil then
-        KINDS[kind](key, w)
+      elseif w then
+        write_waiting(key, w)
       end
     end
     for i = 1, n, STEP do write('MSET', unpack(texts, i, math.min(i + STEP - 1, n))) end

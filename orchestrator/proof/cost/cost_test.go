@@ -28,9 +28,9 @@ import (
 // A life is submit, grant and complete of a task that nobody reviews. The bounds are what is
 // reached today, rounded up: a change that makes a life dearer has to raise one on purpose.
 const (
-	mostCallsAlone       = 75        // calls of redis.call a life, one caller
-	mostCallsTogether    = 75        // 16 callers
-	mostInstructionsLife = 2_200_000 // of the Redis server
+	mostCallsAlone       = 56        // calls of redis.call a life, one caller
+	mostCallsTogether    = 14        // 16 callers
+	mostInstructionsLife = 2_100_000 // of the Redis server
 )
 
 // worker takes tasks through their lives.
