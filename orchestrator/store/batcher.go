@@ -21,6 +21,9 @@ const (
 	largeItem = 64 << 10
 	// mostArguments is how many arguments a call in a batch may have: a verb gets them through the stack of Lua.
 	mostArguments = 1000
+	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one, the next
+	// is written.
+	mostUnderWay = 2
 	// mostWaiting and mostWaitingBytes bound the calls that wait for a batch. More are refused at once.
 	mostWaiting      = 8192
 	mostWaitingBytes = 64 << 20
@@ -32,15 +35,15 @@ type batchKey struct {
 	urgent    bool
 }
 
-// batcher collects the calls that come while a batch is under way, and sends them to Redis as the next
-// one. If no batch is under way, a call is sent at once. Each call has its own answer.
+// batcher collects the calls that come while mostUnderWay batches are under way, and sends them to Redis as the
+// next one. If fewer are under way, a call is sent at once. Each call has its own answer.
 type batcher struct {
 	send func(items []*item) // answers all
 
 	mu       sync.Mutex
 	waiting  []*item // in the order in which they came
 	bytes    int64   // of all that wait
-	underWay bool    // a batch
+	underWay int     // batches
 }
 
 // item is one call in a batch.
@@ -94,8 +97,8 @@ func (b *batcher) add(it *item) bool {
 	}
 	b.waiting = append(b.waiting, it)
 	b.bytes += it.size
-	if !b.underWay {
-		b.underWay = true
+	if b.underWay < mostUnderWay {
+		b.underWay++
 		go b.work()
 	}
 	return true
@@ -138,7 +141,7 @@ func (b *batcher) answer(items []*item) {
 	b.send(items)
 }
 
-// next takes the next batch from the queue. If there is none, no batch is under way.
+// next takes the next batch from the queue. If there is none, one batch fewer is under way.
 func (b *batcher) next() []*item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +154,7 @@ func (b *batcher) next() []*item {
 		n++
 	}
 	if n == 0 {
-		b.underWay = false
+		b.underWay--
 		return nil
 	}
 	items := slices.Clone(b.waiting[:n])

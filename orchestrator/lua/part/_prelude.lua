@@ -68,12 +68,12 @@ local function length(n)
   return text
 end
 local function pack_event(values)
-  local out, n = {}, 0
-  for _, v in ipairs(values) do
-    out[n + 1], out[n + 2] = lengths[#v] or length(#v), v
-    n = n + 2
-  end
-  return table.concat(out)
+  local a, b, c, d, e, f, g, h, i, j, k, m = unpack(values)
+  local l = lengths
+  return (l[#a] or length(#a)) .. a .. (l[#b] or length(#b)) .. b .. (l[#c] or length(#c)) .. c ..
+    (l[#d] or length(#d)) .. d .. (l[#e] or length(#e)) .. e .. (l[#f] or length(#f)) .. f ..
+    (l[#g] or length(#g)) .. g .. (l[#h] or length(#h)) .. h .. (l[#i] or length(#i)) .. i ..
+    (l[#j] or length(#j)) .. j .. (l[#k] or length(#k)) .. k .. (l[#m] or length(#m)) .. m
 end
 
 local emit, set_actor_is_agent = (function()
