@@ -4,7 +4,8 @@
 -- as far as its writes wait.
 local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all, is_packed,
   pack_record = (function()
-  local waiting -- by key: of a set its members with their scores, or false; else the values in their order; the kind at 0
+  -- waiting has by key the kind at 0; of a set its members with their scores, or false; else the values in their order.
+  local waiting
   local order -- the keys in the order of their first write
   on_call(function() waiting, order = {}, {} end)
 

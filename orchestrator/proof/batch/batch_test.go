@@ -70,8 +70,8 @@ func everyCall() int {
 var othersAtWork = []string{"record_wake/sent"}
 
 // withBreaks makes a verb break where it reads or writes something. The hash rig-break says where: in which run since
-// the hash has this id, and how often the verb has done so before. Lanes do not count: what a verb reads of them depends
-// on the verbs before it in its batch.
+// the hash has this id, and how often the verb has done so before. Lanes do not count: what a verb reads of them
+// depends on the verbs before it in its batch.
 func withBreaks(text string) string {
 	text = strings.Replace(text, "  redis_call, P = redis.call, ", "  read_breaks()\n  redis_call, P = redis.call, ", 1)
 	text = strings.Replace(text, "on_verb(function() records, sources = {}, {} end)",

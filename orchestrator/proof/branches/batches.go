@@ -55,12 +55,12 @@ func coverLanes(t *testing.T, f *fixture, batch string) {
 	}
 	submit := func(broken int64, priority, notBefore any) {
 		add(broken, "submit", "", "", "", id("task"), "batched|", priority, "300000", "3", "10000", ",", "human",
-			"none", notBefore, "batched", "", "", "", "key_test", `{"title":"one"}`, "", "1000", "1000000000", "", "", "",
-			"", "", "", "0", "0", "", "", "", "", "", "", "0", "0")
+			"none", notBefore, "batched", "", "", "", "key_test", `{"title":"one"}`, "", "1000", "1000000000", "", "",
+			"", "", "", "", "0", "0", "", "", "", "", "", "", "0", "0")
 	}
 	grant := func() {
-		add(0, "grant", "key_test", "batcher", "batched", ",,", id("waiter"), "0", "", "", "", meta[0], meta[1], "0", "0",
-			"", "1000", id("run"), strings.Repeat("0", 64))
+		add(0, "grant", "key_test", "batcher", "batched", ",,", id("waiter"), "0", "", "", "", meta[0], meta[1], "0",
+			"0", "", "1000", id("run"), strings.Repeat("0", 64))
 	}
 	for range 3 {
 		submit(0, "5", "0")
