@@ -64,7 +64,7 @@ end
 local lengths = {} -- as they are written: most come again
 local function length(n)
   local text = F(n) .. ':'
-  if n <= 1024 then lengths[n] = text end
+  lengths[n] = n <= 1024 and text or nil
   return text
 end
 local function pack_event(values)

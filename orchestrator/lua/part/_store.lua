@@ -32,11 +32,10 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   -- STEP is how many values one command gets at most.
   local STEP = 4000
   local function write_values(command, key, values)
-    if #values <= STEP then return write(command, key, unpack(values)) end
     for i = 1, #values, STEP do write(command, key, unpack(values, i, math.min(i + STEP - 1, #values))) end
   end
 
-  -- KINDS write what waits for a key.
+  -- KINDS write what waits for a key, which is nothing if the verb was undone.
   local KINDS = {
     set = function(key, members)
       local added, removed, n, m = {}, {}, 0, 0
@@ -50,8 +49,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
           removed[m] = member
         end
       end
-      if n > 0 then write_values('ZADD', key, added) end
-      if m > 0 then write_values('ZREM', key, removed) end
+      write_values('ZADD', key, added)
+      write_values('ZREM', key, removed)
     end,
     list = function(key, values) write_values('RPUSH', key, values) end,
     log = function(key, entries)
@@ -69,8 +68,12 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
         write('XADD', key, all[last].seq .. '-0', unpack(fields))
       end
     end,
-    text = function(key, values) write('SET', key, values[#values]) end,
-    channel = function(key, messages) write('PUBLISH', key, table.concat(messages, '\n')) end,
+    text = function(key, values)
+      for _, last in ipairs({ values[#values] }) do write('SET', key, last) end
+    end,
+    channel = function(key, messages)
+      for _ = 1, math.min(1, #messages) do write('PUBLISH', key, table.concat(messages, '\n')) end
+    end,
   }
 
   local function wait(key, kind)
@@ -244,10 +247,6 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     k.changes = nil
   end
 
-  local function write_waiting(key, w)
-    if w[0] == 'set' or #w > 0 then KINDS[w[0]](key, w) end -- on a real store only
-  end
-
   -- write_now writes what waits for a key.
   local kept_seq -- the number of the last event that stays if the verb breaks
   on_verb(function() kept_seq = meta and meta.seq end)
@@ -257,7 +256,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     if w then
       waiting[key] = nil
       if w[0] == 'log' or w[0] == 'events' then keep_writes() end
-      write_waiting(key, w)
+      KINDS[w[0]](key, w)
     end
     if k and k.changes then write_record(key, k) end
     check_written()
@@ -385,7 +384,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
         texts[n + 1], texts[n + 2] = key, w[#w]
         n = n + (w[#w] and 2 or 0)
       elseif w then
-        write_waiting(key, w)
+        KINDS[w[0]](key, w)
       end
     end
     for i = 1, n, STEP do write('MSET', unpack(texts, i, math.min(i + STEP - 1, n))) end
