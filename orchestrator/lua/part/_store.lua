@@ -4,14 +4,14 @@
 -- as far as its writes wait.
 local call, call_now, log_event, read_together, record, new_record, pick, load, put, save, undo, write_all, is_packed,
   pack_record = (function()
-  -- waiting has by key the kind at 0; of a set its members with their scores, or false; else the values in their order.
+  -- waiting has by key the kind at -1; of a set its members with their scores, or false; else the values in their order.
   local waiting
   local order -- the keys in the order of their first write
   on_call(function() waiting, order = {}, {} end)
 
   -- undo_log has a table, a key of it and what was there before for each change that a verb has made to what waits.
   local undo_log, undo_size = {}, 0
-  on_verb(function() undo_size = 0 end)
+  on_verb(function() undo_log, undo_size = undo_size > 300 and {} or undo_log, 0 end)
   local function let_wait(w, at, value)
     local n = undo_size
     undo_log[n + 1], undo_log[n + 2], undo_log[n + 3] = w, at, w[at]
@@ -39,7 +39,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   local KINDS = {
     set = function(key, members)
       local added, removed, n, m = {}, {}, 0, 0
-      members[0] = nil -- the kind
+      members[-1] = nil -- the kind
       for member, score in pairs(members) do
         if score then
           added[n + 1], added[n + 2] = score, member
@@ -77,7 +77,7 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
   }
 
   local function wait(key, kind)
-    local w = { [0] = kind }
+    local w = { [-1] = kind }
     waiting[key], order[#order + 1] = w, key
     return w
   end
@@ -255,8 +255,8 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     local w, k = waiting[key], records_known[key]
     if w then
       waiting[key] = nil
-      if w[0] == 'log' or w[0] == 'events' then keep_writes() end
-      KINDS[w[0]](key, w)
+      if w[-1] == 'log' or w[-1] == 'events' then keep_writes() end
+      KINDS[w[-1]](key, w)
     end
     if k and k.changes then write_record(key, k) end
     check_written()
@@ -380,11 +380,11 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     for _, key in ipairs(order) do
       local w = waiting[key]
       waiting[key] = nil
-      if w and w[0] == 'text' then
+      if w and w[-1] == 'text' then
         texts[n + 1], texts[n + 2] = key, w[#w]
         n = n + (w[#w] and 2 or 0)
       elseif w then
-        KINDS[w[0]](key, w)
+        KINDS[w[-1]](key, w)
       end
     end
     for i = 1, n, STEP do write('MSET', unpack(texts, i, math.min(i + STEP - 1, n))) end

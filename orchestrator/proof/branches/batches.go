@@ -92,8 +92,14 @@ func coverLanes(t *testing.T, f *fixture, batch string) {
 	kit.OK(t, f.Raw.Rename(f.Ctx, late, kept).Err())
 	kit.OK(t, f.Raw.Set(f.Ctx, late, "no hash", 0).Err())
 	submit(1, "5", "9000000000000000")
+	broken := fmt.Sprintf("task_0000000000000000%010d", n)
 	add(0, "tick", "10")
 	run()
+	for _, kind := range []string{"task:", "spec:", "env:"} {
+		if left, err := f.Raw.Exists(f.Ctx, "pk:{default}:"+kind+broken).Result(); err != nil || left != 0 {
+			t.Errorf("a verb that broke has left %s (%v)", kind, err)
+		}
+	}
 	kit.OK(t, f.Raw.Rename(f.Ctx, kept, late).Err())
 	kit.OK(t, f.Raw.HDel(f.Ctx, late, "x").Err())
 }
