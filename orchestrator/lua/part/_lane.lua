@@ -107,8 +107,8 @@ local function first_in_lane(lane)
   return q[q.first] and q[q.first][1] or ''
 end
 
--- best_covered_lane finds the lane with the best first task among those that covers accepts. If there is none among the
--- lanes that are known, it looks at four times as many.
+-- best_covered_lane finds the lane with the best first task among those for which accepts is true. If none of the lanes
+-- that are known is, it looks at four times as many.
 local function best_covered_lane(accepts, ...)
   local n = HEADS
   if not heads then read_heads(n) end

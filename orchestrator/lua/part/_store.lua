@@ -247,10 +247,13 @@ local call, call_now, log_event, read_together, record, new_record, pick, load, 
     k.changes = nil
   end
 
-  -- write_now writes what waits for a key.
-  local kept_seq -- the number of the last event that stays if the verb breaks
+  -- keep_writes lets what the verb has written so far stay, even if the verb breaks. kept_seq is the number of the last
+  -- event that stays.
+  local kept_seq
   on_verb(function() kept_seq = meta and meta.seq end)
   local function keep_writes() undo_size, kept_seq = 0, meta and meta.seq end
+
+  -- write_now writes what waits for a key. What a verb has written to a log then stays, and so does all before it.
   local function write_now(key)
     local w, k = waiting[key], records_known[key]
     if w then
