@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... ./cmd/scripted-worker/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc keydoc importdoc policydoc a2adoc soak agents conformance-mcp conformance-a2a-js fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc recordlua keydoc importdoc policydoc a2adoc soak agents conformance-mcp conformance-a2a-js fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' Makefile
@@ -156,6 +156,9 @@ bench: redis ## measure against peers, all scenarios or ONLY=life,depth; then do
 
 benchdoc: # the table from the figures
 	cd cmd/picketbench && $(GO) run . -table ../../$(BENCHFILE) > ../../docs/benchmarks.md
+
+recordlua: # the part of the scripts that packs records, from orchestrator/lua/records.go
+	UPDATE=1 $(GO) test ./orchestrator/lua -count=1 -run TestRecordsPartIsMadeFromTheList
 
 keydoc: # the table of Redis keys in docs/architecture.md from orchestrator/lua/keys.txt
 	$(GO) test ./orchestrator/store -run TestTheKeyTableIsTheList -update

@@ -24,8 +24,8 @@ func (f *fixture) format(t *testing.T) string {
 // A new namespace says its format from its first record on.
 func TestANewStoreSaysItsFormat(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
-		if got := f.format(t); got != "2" {
-			t.Errorf("format %q, want 2", got)
+		if got := f.format(t); got != "3" {
+			t.Errorf("format %q, want 3", got)
 		}
 	})
 }
@@ -36,11 +36,11 @@ func TestEveryScriptRefusesANewerStore(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		f.AcquireOne(t, picket.AcquireRequest{})
-		f.SetFormat(t, 3)
+		f.SetFormat(t, 4)
 		before := metaAndAllKeys(t, f)
 		for _, name := range kit.ScriptNames() {
 			err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, name, "1", "1", "1", "1", "1", "1", "1", "1")
-			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=3 known=2") {
+			if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=4 known=3") {
 				t.Errorf("%s.lua: got %v, want store_newer", name, err)
 			}
 		}
@@ -105,8 +105,11 @@ func TestEveryScriptWaitsForTheConversion(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		f.MustSubmit(t, picket.TaskSpec{})
 		f.AcquireOne(t, picket.AcquireRequest{})
-		f.SetFormat(t, 1)
-		for range 2 {
+		for _, format := range []int{1, 2, kit.Format} {
+			f.SetFormat(t, format)
+			if format == kit.Format {
+				kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "7 0 0 a server").Err())
+			}
 			before := metaAndAllKeys(t, f)
 			for _, name := range kit.ScriptNames() {
 				if name == "identify" || name == "migrate" {
@@ -120,8 +123,6 @@ func TestEveryScriptWaitsForTheConversion(t *testing.T) {
 			if after := metaAndAllKeys(t, f); before != after {
 				t.Errorf("the store was changed:\n%s\n%s", before, after)
 			}
-			f.SetFormat(t, kit.Format)
-			kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "7 0 0 a server").Err())
 		}
 	})
 }
@@ -146,7 +147,7 @@ func TestRecordsAreConvertedInSteps(t *testing.T) {
 				t.Errorf("step %d has converted %d records, want at most %d", steps, now-converted, keys)
 			}
 			converted = now
-			if f.format(t) != "2" {
+			if f.format(t) != "3" {
 				t.Fatalf("after step %d the format is %s", steps, f.format(t))
 			}
 		}
@@ -215,6 +216,118 @@ func TestARunningProcessConvertsTheStore(t *testing.T) {
 	})
 }
 
+// wantStringFormats checks the formats of strings of records, by the ends of their keys.
+func wantStringFormats(t *testing.T, f *fixture, want int, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		got, err := kit.StringFormat(f.Ctx, f.Raw, "pk:{default}:"+key)
+		if kit.OK(t, err); got != want {
+			t.Errorf("%s is a string of format %d, want %d", key, got, want)
+		}
+	}
+}
+
+// oddField is a field that no list has, with a value of unusual bytes.
+const oddField, oddValue = "odd", "a\x00\n\"b"
+
+// A store of format 2 is refused until a step of the conversion has raised the format, however few keys the step looks
+// at. The step leaves the strings as they are. Leases, money and the queue go on, and what changes is a string of
+// format 3 from then on, with all its fields.
+func TestAStoreOfFormat2GoesOn(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		lease := func() (picket.Task, picket.LeaseCredential) {
+			return f.SubmitAndLease(t, picket.TaskSpec{BudgetEnvelope: kit.Worth(100, "1.50"),
+				Labels: map[string]string{"a": "b"}})
+		}
+		ends, ending := lease()
+		goesOn, held := lease()
+		pays, paying := lease()
+		settled := f.MustReserve(t, paying, kit.PaidCall("0.50"))
+		queued := f.MustSubmit(t, picket.TaskSpec{Title: "queued"})
+		untouched := f.MustSubmit(t, picket.TaskSpec{Title: "untouched"})
+		odd := []string{"task:" + ends.TaskID, "run:" + ending.RunID, "env:" + pays.TaskID}
+		for _, key := range odd {
+			kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:"+key, oddField, oddValue).Err())
+		}
+		before := metaAndAllKeys(t, f)
+		records, err := kit.ToFormat2(f.Ctx, f.Raw, "default")
+		if kit.OK(t, err); records < 11 {
+			t.Errorf("there are %d records", records)
+		}
+		err = kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, "renew", ending.RunID)
+		if err == nil || !strings.HasPrefix(err.Error(), "store_migrating format=2 known=3") {
+			t.Errorf("a store of format 2 answers %v", err)
+		}
+		done, err := kit.Migrate(f.Ctx, f.Engine, 1, 1)
+		if kit.OK(t, err); !done || f.format(t) != "3" {
+			t.Errorf("after one step done is %v and the format %s", done, f.format(t))
+		}
+		if after := metaAndAllKeys(t, f); before != after {
+			t.Errorf("the store was changed:\n%s\n%s", before, after)
+		}
+		changed := []string{"task:" + ends.TaskID, "run:" + ending.RunID, "task:" + goesOn.TaskID, "run:" + held.RunID,
+			"env:" + pays.TaskID, "task:" + queued.TaskID}
+		left := []string{"task:" + untouched.TaskID, "env:" + goesOn.TaskID, "env:" + untouched.TaskID}
+		wantStringFormats(t, f, 2, append(changed, left...)...)
+
+		for _, h := range []picket.LeaseCredential{ending, held, paying} {
+			_, err := f.Renew(f.Ctx, h)
+			kit.OK(t, err)
+		}
+		_, err = f.Report(f.Ctx, held, "", picket.Progress{Summary: "going on"})
+		kit.OK(t, err)
+		f.MustSettle(t, kit.DoneSettlement(settled, "0.20"))
+		f.MustReserve(t, paying, kit.PaidCall("1.10"))
+		_, err = f.Complete(f.Ctx, ending, picket.Completion{Summary: "done"})
+		kit.OK(t, err)
+		if l := f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}); l.TaskID != queued.TaskID {
+			t.Errorf("task %s was granted, want %s", l.TaskID, queued.TaskID)
+		}
+		wantStringFormats(t, f, 3, changed...)
+		wantStringFormats(t, f, 2, left...)
+		for _, key := range odd {
+			if got := f.Raw.HGet(f.Ctx, "pk:{default}:"+key, oddField).Val(); got != oddValue {
+				t.Errorf("%s of %s is %q", oddField, key, got)
+			}
+		}
+		money, err := f.Envelope(f.Ctx, pays.TaskID)
+		kit.OK(t, err)
+		if money.Available != *kit.Worth(100, "0.20") || money.Spent.USD != kit.USD("0.20") ||
+			money.Held.USD != kit.USD("1.10") {
+			t.Errorf("the envelope is %+v", money)
+		}
+		if task := f.WantState(t, ends.TaskID, picket.TaskReview); task.Labels["a"] != "b" {
+			t.Errorf("the task is %+v", task)
+		}
+		f.WantState(t, untouched.TaskID, picket.TaskQueued)
+		found, err := kit.InspectAll(f.Ctx, f.Engine, false)
+		if kit.OK(t, err); len(found) > 0 {
+			t.Errorf("the inspection finds %+v", found)
+		}
+	})
+}
+
+// A conversion from format 1 that an earlier version has begun is carried on. Its format is 2 already, and not all
+// records are strings.
+func TestABegunConversionToFormat2IsCarriedOn(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		for range 20 {
+			f.MustSubmit(t, picket.TaskSpec{})
+		}
+		records, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
+		kit.OK(t, err)
+		f.SetFormat(t, 2)
+		kit.OK(t, f.Raw.HSet(f.Ctx, kit.Meta, "migrating", "0 0 0 another server").Err())
+		for done := false; !done; {
+			done, err = kit.Migrate(f.Ctx, f.Engine, 10, 10)
+			kit.OK(t, err)
+		}
+		if got := convertedRecords(t, f); got != int64(records) || f.format(t) != "3" {
+			t.Errorf("%d of %d records were converted to format %s", got, records, f.format(t))
+		}
+	})
+}
+
 // A process that adopts no stores converts none.
 func TestOnlyAnOrchestratorConvertsTheStore(t *testing.T) {
 	stores(t, func(t *testing.T, f *fixture, s rig.Store) {
@@ -251,20 +364,32 @@ func TestCheckFormatReal(t *testing.T) {
 	}
 	states, err := check(f.Ctx)
 	kit.OK(t, err)
-	want(states, "default has format 2")
+	want(states, "default has format 3")
 	f.MustSubmit(t, picket.TaskSpec{})
 	records, err := kit.ToFormat1(f.Ctx, f.Raw, "default")
 	kit.OK(t, err)
 	before := metaAndAllKeys(t, f)
 	states, err = check(f.Ctx)
 	kit.OK(t, err)
-	want(states, fmt.Sprintf("default has format 1: the next start of an orchestrator converts %d records to format 2",
+	want(states, fmt.Sprintf("default has format 1: the next start of an orchestrator converts %d records to format 3",
 		records))
 	ended, end := context.WithCancel(f.Ctx)
 	end()
 	states, err = check(ended)
 	kit.OK(t, err)
-	want(states, "default has format 1: the next start of an orchestrator converts more than 0 records to format 2")
+	want(states, "default has format 1: the next start of an orchestrator converts more than 0 records to format 3")
+	if after := metaAndAllKeys(t, f); before != after {
+		t.Errorf("the store was changed:\n%s\n%s", before, after)
+	}
+	f.SetFormat(t, 2)
+	before = metaAndAllKeys(t, f)
+	states, err = store.CheckFormat(f.Ctx, ended, f.RigStore.Redis, []string{"default", "nobody-made-this"},
+		func(int64) { t.Error("records of format 2 are looked for") })
+	kit.OK(t, err)
+	want(states, "default has format 2: the next start of an orchestrator converts 0 records to format 3")
+	if !states[0].Counted || states[0].Records != 0 || !states[0].Old() {
+		t.Errorf("the state is %+v", states[0])
+	}
 	if after := metaAndAllKeys(t, f); before != after {
 		t.Errorf("the store was changed:\n%s\n%s", before, after)
 	}

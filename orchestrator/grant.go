@@ -27,21 +27,27 @@ func (e *Engine) Acquire(ctx context.Context, by picket.Caller, req picket.Acqui
 }
 
 // waitForLease asks for leases until there is one or the request's wait has run out.
-// ask registers as waiter for the time that is left.
+// ask registers as waiter for the time that is left, which is negative when it asks for the first time.
 func (e *Engine) waitForLease(ctx context.Context, by picket.Caller, req picket.AcquireRequest,
 	ask func(waiter string, wait time.Duration) ([]picket.Lease, error)) ([]picket.Lease, error) {
 	id := "waiter_" + ulid.Make().String() + " " + req.AgentID + " " + roleArg(req) + " " +
 		strings.Join(req.Capabilities, ",")
 	if *req.WaitSeconds == 0 {
-		return ask(id, 0)
+		return ask("", 0)
 	}
 	// Each message is for one waiter: there is one lease to take.
 	oneOf := e.records.SubscribeOne(func() store.Waiter { return waiterOf(by, req) })
 	limit := time.Duration(*req.WaitSeconds) * time.Second
 	deadline := time.Now().Add(limit)
 	var leases []picket.Lease
+	asked := false
 	_, err := e.records.WaitUntil(ctx, oneOf, limit, func() (done bool, again time.Duration, err error) {
-		leases, err = ask(id, max(1, time.Until(deadline)))
+		left := max(time.Millisecond, time.Until(deadline))
+		if !asked {
+			left = -left // nothing is known of this waiter yet
+		}
+		asked = true
+		leases, err = ask(id, left)
 		return len(leases) > 0, 0, err
 	})
 	if ctx.Err() != nil && len(leases) == 0 {
@@ -355,8 +361,8 @@ func (e *Engine) Advance(ctx context.Context, held picket.LeaseCredential, by pi
 		switch {
 		case err != nil:
 			return nil, err
-		case how == grantExhausted:
-			return e.acquireMore(ctx, by, next, waiter, wait)
+		case how == grantExhausted: // it is registered as a waiter now
+			return e.acquireMore(ctx, by, next, waiter, max(wait, -wait))
 		case how == grantBarred, how == grantRepeated && len(leases) == 0:
 			return nil, errNoMoreLeases
 		}

@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 		"github.com/go-json-experiment/json/..."},
 	"orchestrator/store": {"picket", "budget", "orchestrator/lua", "internal/text",
 		"github.com/redis/go-redis/v9/...", "internal/files", "golang.org/x/sync/singleflight",
-		"github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
+		"github.com/vmihailenco/msgpack/v5/...", "github.com/oklog/ulid/v2", "github.com/go-json-experiment/json/..."},
 	"orchestrator/eventlog": {"picket", "github.com/redis/go-redis/v9/...", "github.com/go-json-experiment/json/..."},
 	"orchestrator/heartbeat": {"picket", "budget", "internal/text", "github.com/goccy/go-yaml/...",
 		"github.com/go-json-experiment/json/..."},

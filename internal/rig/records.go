@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/picket-dev/picket/orchestrator/lua"
 )
 
 // recordKey matches the keys of records that the store keeps as one string each.
@@ -32,14 +35,38 @@ func Hashes[C redis.UniversalClient](client C) C {
 	return client
 }
 
-// onRecord does one command of hashes on a record. In a store of format 1 it is a hash. A store in memory has no
-// cmsgpack.
-const onRecord = `
-if redis.call('TYPE', KEYS[1]).ok == 'hash' then return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2)) end
+// RecordReader is Lua with the local function fields_of(kind, text), which returns the fields of a record by name. kind
+// is the beginning of its key, without the colon. text is its string, of format 2 or 3. packer packs and unpacks
+// values; a store in memory has no cmsgpack.
+var RecordReader = recordReader()
+
+func recordReader() string {
+	var names strings.Builder
+	for _, r := range lua.Records {
+		fmt.Fprintf(&names, "  %s = { '%s' },\n", r.Kind, strings.Join(r.Fields, "', '"))
+	}
+	return `
 local found, library = pcall(function() return cmsgpack end)
 local packer = found and library or { pack = cjson.encode, unpack = cjson.decode }
-local text = redis.call('GET', KEYS[1])
-local r, command, reply = text and packer.unpack(text) or {}, ARGV[1], 0
+local names = {
+` + names.String() + `}
+local function fields_of(kind, text)
+  local values, fields = { packer.unpack(text) }, {}
+  if #values == 1 then values = values[1] end -- fields by name, or a list in JSON
+  if values[1] == nil then return values end
+  for i, name in ipairs(names[kind]) do fields[name] = values[i] or nil end
+  for name, value in pairs(values[#values] or {}) do fields[name] = value end
+  return fields
+end
+`
+}
+
+// onRecord does one command of hashes on a record. In a store of format 1 it is a hash. What it changes is a string of
+// format 2 afterwards.
+var onRecord = RecordReader + `
+if redis.call('TYPE', KEYS[1]).ok == 'hash' then return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2)) end
+local text, command, reply = redis.call('GET', KEYS[1]), ARGV[1], 0
+local r = text and fields_of(string.match(KEYS[1], '}:(%a+):'), text) or {}
 if command == 'hget' then return r[ARGV[2]] or false end
 if command == 'hmget' or command == 'hgetall' then
   reply = {}
@@ -113,7 +140,8 @@ func scriptFor(ctx context.Context, cmd redis.Cmder) *redis.Cmd {
 	if len(args) < 2 || !hashCommands[cmd.Name()] || !IsRecord(fmt.Sprint(args[1])) {
 		return nil
 	}
-	return redis.NewCmd(ctx, append([]any{"eval", onRecord, 1, args[1], cmd.Name()}, args[2:]...)...)
+	key := fmt.Sprint(args[1])
+	return redis.NewCmd(ctx, append([]any{"eval", onRecord, 1, key, cmd.Name()}, args[2:]...)...)
 }
 
 // answer gives a command the reply of its script.

@@ -35,14 +35,14 @@ func (o *fixture) addManyTasks(raw redis.UniversalClient) {
 	p := raw.Pipeline()
 	for n := range manyTasks {
 		id, rid, order := fmt.Sprintf("task_%026d", n), fmt.Sprintf("run_%026d", n), float64(n+10)
-		state := "queued"
+		state, ran := "queued", ""
 		if n%10 == 0 {
-			state = "leased"
+			state, ran = "leased", rid
 			p.HSet(ctx, k("run:", rid), withFields(copies["run:"+run], "task", id))
 			p.ZAdd(ctx, k("deadlines"), redis.Z{Score: 1e15 + order, Member: id})
 		}
 		p.HSet(ctx, k("task:", id),
-			withFields(copies["task:"+pattern], "state", state, "order", fmt.Sprint(n+10), "run", rid))
+			withFields(copies["task:"+pattern], "state", state, "order", fmt.Sprint(n+10), "run", ran))
 		p.Set(ctx, k("spec:", id), strings.Replace(spec, "pattern", fmt.Sprintf("task number %d", n), 1), 0)
 		p.HSet(ctx, k("env:", id), copies["env:"+pattern])
 		for _, index := range []string{"tasks", "by-state:" + state, "by-role:coder", "by-label:team=a"} {

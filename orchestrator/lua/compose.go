@@ -12,7 +12,7 @@ import (
 
 // base are the parts that every verb uses, in their order. Their names are known in
 // every file. What any other part defines is known in the files that need it.
-var base = []string{"_base", "_store", "_prelude", "_identity", "_clock", "_run"}
+var base = []string{"_base", "_records", "_store", "_prelude", "_identity", "_clock", "_run"}
 
 // Verb is one transition, or one look at the state.
 type Verb struct {
@@ -29,7 +29,8 @@ type Verb struct {
 	// answers much, or changes what a call knows from its beginning.
 	Alone bool
 
-	clockless bool // it runs without store time
+	clockless bool   // it runs without store time
+	reads     string // what it reads in any case, as a Lua table of kinds and places among its arguments
 	body      string
 	source    func() string
 	script    func() (text, digest string)
@@ -92,7 +93,7 @@ func compose(texts map[string]string, files map[string]*file) (*Program, error) 
 		if p.files[name] == nil {
 			return nil, fmt.Errorf("no Lua file is named %s", name)
 		}
-		p.stands[name] = texts[name]
+		p.stands[name] = join(inline(p.files[name].tokens))
 	}
 	names := slices.Sorted(maps.Keys(texts))
 	for _, add := range []func(name string) error{p.addFile, p.noteShared} {
@@ -124,6 +125,7 @@ func (p *Program) newVerb(f *file) *Verb {
 		Urgent:    f.hasFlag("urgent"),
 		Alone:     f.hasFlag("alone") || f.hasFlag("clockless"),
 		clockless: f.hasFlag("clockless"),
+		reads:     readsTable(f.headerLine("reads:")),
 		body:      p.code(f),
 	}
 	v.StoresMore = !slices.Contains(v.Flags, "allow-oom") && !f.hasFlag("essential")
@@ -134,6 +136,20 @@ func (p *Program) newVerb(f *file) *Verb {
 		return text, hex.EncodeToString(sum[:])
 	})
 	return v
+}
+
+// readsTable turns "task 1, run 2" into a Lua table.
+func readsTable(line string) string {
+	if line == "" {
+		return "nil"
+	}
+	var out []string
+	for _, read := range strings.Split(line, ",") {
+		if kind, place, ok := strings.Cut(strings.TrimSpace(read), " "); ok {
+			out = append(out, "'"+kind+":'", place)
+		}
+	}
+	return "{ " + strings.Join(out, ", ") + " }"
 }
 
 // addFile adds a part, or the parts that a verb needs, to the order of the parts.
@@ -197,10 +213,7 @@ func (p *Program) noteShared(file string) error {
 // code is the text of a file. A name of another part becomes a field of that part.
 func (p *Program) code(f *file) string {
 	from := p.imports(f)
-	if len(from) == 0 {
-		return join(f.tokens)
-	}
-	out := slices.Clone(f.tokens)
+	out := inline(f.tokens)
 	s := scanner{tokens: f.tokens}
 	for s.next() {
 		if s.isName() && from[s.word()] != "" {
@@ -208,6 +221,55 @@ func (p *Program) code(f *file) string {
 		}
 	}
 	return join(out)
+}
+
+// inline does without a call of a function where verbs ask for one most. K of a kind of keys, which is a text, looks a
+// key without an id up, or puts one with an id together. call of a command that is not just run becomes a call of what
+// _store.lua has for it in special. Lines stay as they are.
+func inline(list []token) []token {
+	out := slices.Clone(list)
+	s := scanner{tokens: list}
+	for s.next() {
+		open, kind := s.step(1, 1), s.step(2, 1)
+		if !s.isName() || s.after(1) != "(" || kind >= len(list) || list[kind].kind != textToken ||
+			s.before(1) == "function" {
+			continue
+		}
+		command := strings.Trim(list[kind].text, "'")
+		switch {
+		case s.word() == "call" && s.after(3) == "," && slices.Contains(special, command):
+			out[s.now].text, out[kind].text, out[s.step(3, 1)].text = "special."+command, "", ""
+		case s.word() != "K":
+		case s.after(3) == ")":
+			out[s.now].text, out[open].text, out[s.step(3, 1)].text = "key_of", "[", "]"
+		case s.after(3) == ",":
+			out[s.now].text, out[open].text, out[s.step(3, 1)].text = "", "(P .. ", " .. (("
+			out[closing(list, open)].text = ") or ''))"
+		}
+	}
+	return out
+}
+
+// special are the commands that _store.lua does not just run.
+var special = []string{"ZADD", "ZREM", "RPUSH", "SET", "PUBLISH", "XADD", "GET", "HGET", "HMGET", "HGETALL", "DEL",
+	"EXISTS", "ZSCORE", "PEXPIRE"}
+
+// closing is the token that closes the bracket which a token opens.
+func closing(list []token, open int) int {
+	depth := 0
+	for i := open; i < len(list); i++ {
+		switch {
+		case list[i].kind == textToken:
+		case list[i].text == "(":
+			depth++
+		case list[i].text == ")":
+			depth--
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return open
 }
 
 func join(list []token) string {
@@ -240,7 +302,7 @@ func (p *Program) script(f *file, v *Verb) string {
 			out.WriteString(p.stands[name])
 		}
 	}
-	fmt.Fprintf(&out, "return run(function() %s\nend, %t)\n", v.body, v.clockless)
+	fmt.Fprintf(&out, "return run(function() %s\nend, %t, %s)\n", v.body, v.clockless, v.reads)
 	return out.String()
 }
 

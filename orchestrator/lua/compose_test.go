@@ -15,8 +15,9 @@ import (
 
 // baseTexts are the least that a program has.
 func baseTexts(more map[string]string) map[string]string {
-	texts := map[string]string{"_base": "local a0\n", "_store": "", "_prelude": "", "_identity": "", "_clock": "",
-		"_run": ""}
+	texts := map[string]string{"_base": "local a0\n", "_records": "", "_store": "", "_prelude": "", "_identity": "",
+		"_clock": "",
+		"_run":   ""}
 	maps.Copy(texts, more)
 	return texts
 }
@@ -46,7 +47,7 @@ _a = { a = a } end
 return run(function() -- needs: a b
 return _a.a() + _b.b()
 
-end, false)
+end, false, nil)
 `
 	if got := p.Verbs["v"].Source(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -84,7 +84,7 @@ func (w *writer) add(file, text string) {
 
 const libraryHead = "#!lua name=" + namePlaceholder + "\nlocal KEYS, ARGV -- of the call that runs\n"
 
-const libraryRegister = `local verbs = {} -- those that may be in a batch, by name
+const libraryRegister = `local verbs, verb_reads = {}, {} -- those that may be in a batch, by name, and what they read
 local function register(name, flags, callback)
   redis.register_function{ function_name = '` + namePlaceholder + `_' .. name, description = '` + loadedPlaceholder + `',
     flags = flags, callback = function(keys, args)
@@ -92,12 +92,12 @@ local function register(name, flags, callback)
       return callback()
     end }
 end
-local function register_verb(name, verb, clockless, alone, flags)
-  if not alone then verbs[name] = verb end
-  register(name, flags, function() return run(verb, clockless) end)
+local function register_verb(name, verb, clockless, alone, reads, flags)
+  if not alone then verbs[name], verb_reads[name] = verb, reads end
+  register(name, flags, function() return run(verb, clockless, reads) end)
 end
-register('batch', {}, function() return run_batch(verbs) end)
-register('batch_oom', { 'allow-oom' }, function() return run_batch(verbs) end)
+register('batch', {}, function() return run_batch(verbs, verb_reads) end)
+register('batch_oom', { 'allow-oom' }, function() return run_batch(verbs, verb_reads) end)
 `
 
 // newLibrary puts all verbs together.
@@ -114,8 +114,8 @@ func (p *Program) newLibrary() *Library {
 		if len(v.Flags) > 0 {
 			flags = "'" + strings.Join(v.Flags, "', '") + "'"
 		}
-		w.add(name, fmt.Sprintf("register_verb('%s', function() %s\nend, %t, %t, { %s })\n", name, v.body, v.clockless,
-			v.Alone, flags))
+		w.add(name, fmt.Sprintf("register_verb('%s', function() %s\nend, %t, %t, %s, { %s })\n", name, v.body, v.clockless,
+			v.Alone, v.reads, flags))
 	}
 	code := withoutComments(w.String())
 	sum := sha1.Sum([]byte(code))

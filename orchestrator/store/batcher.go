@@ -192,7 +192,10 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 		}
 		return
 	}
-	replies, _ := got.([]any)
+	var replies []any
+	if err == nil {
+		replies, err = UnpackReplies(got)
+	}
 	if err == nil && len(replies) != 2*len(items) {
 		err = fmt.Errorf("a batch of %d calls got %d values", len(items), len(replies))
 	}

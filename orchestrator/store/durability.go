@@ -215,8 +215,8 @@ var dangerousCommands = []struct {
 }
 
 // neededCommands are commands that access control lists for earlier versions lack: those that load and call the
-// library, and those for several records. Each has the name of its right, and a command line with which Redis is
-// asked for it.
+// library, and those for several records and scores. Each has the name of its right, and a command line with which
+// Redis is asked for it.
 var neededCommands = []struct {
 	right string
 	line  string
@@ -224,6 +224,7 @@ var neededCommands = []struct {
 	{"fcall", "FCALL f 1 pk:{check}:meta"}, {"function|load", "FUNCTION LOAD code"},
 	{"function|list", "FUNCTION LIST"}, {"function|delete", "FUNCTION DELETE picket"},
 	{"mget", "MGET pk:{check}:k"}, {"mset", "MSET pk:{check}:k v"},
+	{"zmscore", "ZMSCORE pk:{check}:k m"},
 }
 
 // checkUser asks without trying: a probe of FLUSHALL that somebody's Redis

@@ -47,7 +47,7 @@ type FormatState struct {
 	Format    int64 // 0: the namespace does not exist
 	Known     int64 // the format that this build stores
 	Migrating bool  // it is being converted
-	// Records are those that are not converted yet. There may be more if not Counted.
+	// Records are those that are not converted yet, none in a store of format 2. There may be more if not Counted.
 	Records int64
 	Counted bool
 }
@@ -83,7 +83,8 @@ func CheckFormat(ctx, enough context.Context, where redis.UniversalOptions, name
 		if r.Store != "" {
 			s.Format = r.Format
 		}
-		if s.Old() {
+		s.Counted = s.Format == readFormat && !s.Migrating
+		if s.Old() && !s.Counted {
 			if err := s.count(enough, client, progress); err != nil {
 				return states, fmt.Errorf("count the records of namespace %s: %w", ns, err)
 			}
@@ -92,6 +93,10 @@ func CheckFormat(ctx, enough context.Context, where redis.UniversalOptions, name
 	}
 	return states, nil
 }
+
+// readFormat is the earlier format whose records every verb reads. In a store of this format the script migrate only
+// raises the number.
+const readFormat = 2
 
 // countStep is about how many keys of the store are looked at for a page of the count.
 const countStep = 1000

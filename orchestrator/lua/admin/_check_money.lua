@@ -26,7 +26,6 @@ end
 local function check_total(id, e, t, u)
   local function repair()
     put(e, 'total_t', F(t), 'total_u', F(u))
-    e.total_t, e.total_u = F(t), F(u)
   end
   if not e.total_u then
     if repairs() then repair() end

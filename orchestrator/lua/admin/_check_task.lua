@@ -1,4 +1,4 @@
--- needs: bundle findings lane queue index_keys check_money check_agent push
+-- needs: bundle findings lane queue index_keys check_money check_agent push runs
 -- What has to be true of one task, whatever happened to it.
 local STATES = { 'queued', 'leased', 'review', 'handoff', 'completed', 'rejected', 'failed', 'cancelled' }
 local RECORD = { 'state', 'token', 'attempt', 'failures', 'run', 'handoff', 'order', 'lane', 'at', 'pri', 'window',
@@ -8,7 +8,7 @@ local RUNS = 32 -- runs of a task that are looked at, the latest
 -- check_lane_head checks that lanes holds a lane by the score of its head, and holds no
 -- empty one. A lane is looked at once a call, and again when it was repaired.
 local checked_lanes = {}
-on_verb(function() forget(checked_lanes) end)
+on_call(function() forget(checked_lanes) end)
 local function check_lane_head(lane, again)
   if checked_lanes[lane] and not again then return end
   checked_lanes[lane] = true
@@ -25,7 +25,7 @@ local task_checks = {}
 -- and only a leased task has a running run, that one.
 function task_checks.runs(id, t)
   local last, latest = 0, ''
-  for _, rid in ipairs(call('LRANGE', K('runs:', id), -RUNS, -1)) do
+  for _, rid in ipairs(runs_of(id, t, RUNS)) do
     local r = call('HMGET', K('run:', rid), 'task', 'state', 'token')
     local token = num(r[3])
     if r[1] ~= id then
@@ -43,6 +43,7 @@ function task_checks.runs(id, t)
     report_violation('token_differs', id, 'its token is ' .. t.token .. ', the highest of its runs ' .. F(last))
   end
   local runs = call('LLEN', K('runs:', id))
+  if t.run ~= '' and call('LINDEX', K('runs:', id), -1) ~= t.run then runs = runs + 1 end
   if latest ~= t.run or runs ~= num(t.attempt) then
     report_violation('attempt_differs', id, 'attempt ' .. t.attempt .. ' is run ' .. t.run .. ', run ' .. F(runs) ..
       ' is ' .. latest)

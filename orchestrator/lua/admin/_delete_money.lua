@@ -17,7 +17,6 @@ end
 local function delete_envelope(id)
   call('DEL', K('env:', id), K('children:', id), K('ledger-of:', id), K('usage:', id .. ':session'), K('calls:', id),
     K('inflight:', id), K('gated:', id))
-  new_record(K('env:', id))
 end
 
 -- delete_money deletes what a task has, when no call is open any more. What it

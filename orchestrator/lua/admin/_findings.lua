@@ -4,7 +4,7 @@
 -- inspectors make it once.
 local HOUR = 3600000
 local findings = {}
-on_verb(function() forget(findings) end)
+on_call(function() forget(findings) end)
 
 local function repairs() return ARGV[2] == '1' end
 

@@ -18,7 +18,7 @@ if here ~= ARGV[1] or (meta.store or '') ~= ARGV[2] or (meta.identity or '') ~= 
 end
 local server = server_clock()
 set_time(num(meta.now or server), server) -- @keeps-store-time
-local store, new = meta.store or ARGV[5], num(ARGV[6])
+local first, store, new = not meta.store, meta.store or ARGV[5], num(ARGV[6])
 local gap = math.max(num(ARGV[7]) - num(meta.seq), 0)
 meta.seq = F(num(meta.seq) + gap) -- @numbers-rise
 put(meta, 'store', store, 'identity', here, 'floor', F(new), 'now', NOW, 'raw', RAW, 'seq', meta.seq, -- @stores-floor
@@ -35,7 +35,7 @@ if gap > 0 then
   end
   put(meta, 'gaps', gaps) -- @notes-gaps
 end
-if not meta.store and call('EXISTS', K('events')) == 0 then put(meta, 'unnoted', '0:0') end
+if first and call('EXISTS', K('events')) == 0 then put(meta, 'unnoted', '0:0') end
 if new > 0 then
   put(meta, 'adopted', NOW, 'adopted_at', RAW) -- @grace-begins
   call('HDEL', META, 'adopted_scan')

@@ -167,7 +167,7 @@ local function is_copy(row, entry)
   end
   local behind = num(string.match(entry[1], '^%d+')) - num(seq)
   return seq and table.concat(names, ' ') == 'type at now actor data task run agent token reason top'
-    and entry[2][#entry[2] - 2 * behind] == pack_event(values) -- @compares-copies
+    and entry[2][#entry[2] - 2 * behind] == pack_event(unpack(values)) -- @compares-copies
 end
 
 -- has_event reports whether an entry that ends at or above a number has the event with it.

@@ -1,5 +1,5 @@
 -- flags: allow-oom
--- needs: agent bundle delete_events delete_money index_keys message push quota registration runkey tree_retention
+-- needs: agent bundle delete_events delete_money index_keys message push quota registration runkey runs tree_retention
 -- retain deletes what ended long ago: closed tasks with all they own, agents
 -- that are gone, run keys that have expired, totals of old days, and old events from the head of the
 -- log and of the audit log. Age is judged by store time, so a jump of the
@@ -12,7 +12,7 @@ local age, event_age, max, limit = num(ARGV[1]), num(ARGV[2]), num(ARGV[3]), num
 local n = 0
 local function delete_task(tid)
   local t = load(K('task:', tid))
-  for _, rid in ipairs(call('LRANGE', K('runs:', tid), 0, -1)) do
+  for _, rid in ipairs(runs_of(tid, t or { attempt = '2' }, 1000000)) do
     local hid = 'handoff_' .. string.sub(rid, 5)
     local state = call('HGET', K('handoff:', hid), 'state')
     if state then call('ZREM', K('handoffs:', state), hid) end

@@ -12,8 +12,7 @@ local function handle_command(id, a, cid, actor)
   local request = call('HGET', K('commands:', id), cid)
   if not request then return nil end
   call('HDEL', K('commands:', id), cid) -- @removes-command
-  a.commands = F(num(a.commands) - 1)
-  put(a, 'commands', a.commands)
+  put(a, 'commands', F(num(a.commands) - 1))
   if a.drain_command == cid then put(a, 'drain_command', '') end
   emit_command(id, cid, 'handled', request, actor, '', request, 'null')
   return cjson.decode(request)
@@ -29,7 +28,7 @@ local function begin_drain(id, a, timeout, actor)
   if timeout == '' then timeout = ordered.drain_timeout_seconds or a.drain end
   if timeout == '' then timeout = 120 end
   local ends = now + num(timeout) * 1000
-  a.drain_due = call('ZCARD', leases_key(id, a)) == 0 -- @drain-due
+  local due = call('ZCARD', leases_key(id, a)) == 0 -- @drain-due
     and math.min(ends, now + num(a.interval) * 1000) or ends
-  put(a, 'drain_until', F(ends), 'drain_due', F(a.drain_due))
+  put(a, 'drain_until', F(ends), 'drain_due', F(due))
 end

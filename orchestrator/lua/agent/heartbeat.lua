@@ -13,7 +13,6 @@ if no then return no end -- @heartbeat-refused
 -- A heartbeat is the agent's own, whatever its key may do.
 local actor = actor_name(id, a, by, '0') -- @heartbeat-actor
 
-a.beat_at = NOW -- @resets-silence
 put(a, 'beat', RAW, 'beat_at', NOW) -- @stores-heartbeat
 if ARGV[6] ~= '' then put(a, 'load', ARGV[6]) end
 if a.status == 'unhealthy' then set_agent_status(id, a, 'active', 'heartbeat_resumed', actor) end -- @resumes-active

@@ -46,15 +46,15 @@ local name = agent_name(id)
 if name ~= '' then call('ZADD', named_agents(name, by), '0', id) end
 -- One counter for all agents: it does not fall when a record is deleted, nor
 -- when an older store comes back, for the floor has risen then.
-a.incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation
-call('HSET', META, 'incarnations', a.incarnation)
-meta.incarnations = a.incarnation
+local next_incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation
+call('HSET', META, 'incarnations', next_incarnation)
+meta.incarnations = next_incarnation
+local old_role = a.role
 put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],
   'interval', ARGV[10], 'unhealthy', ARGV[11], 'dead', ARGV[12], 'drain', ARGV[13], 'registered', a.registered or RAW,
-  'beat', RAW, 'beat_at', NOW, 'incarnation', a.incarnation, 'owner', by, 'drain_until', '', 'drain_due', '',
+  'beat', RAW, 'beat_at', NOW, 'incarnation', next_incarnation, 'owner', by, 'drain_until', '', 'drain_due', '',
   'drain_command', '', 'drifting', '0', 'commands', '0', 'agent_name', name)
-if from then move_roster(id, a.role, from) end
-a.role, a.unhealthy, a.beat_at = role, ARGV[11], NOW
+if from then move_roster(id, old_role, from) end
 a.status, a.version = from or 'registering', '0'
 set_actor_is_agent(true)
 set_agent_status(id, a, 'active', from and 're_registered' or 'registered', id)

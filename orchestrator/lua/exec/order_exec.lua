@@ -1,4 +1,5 @@
 -- needs: fence
+-- reads: task 1, run 2, deadlines 1
 -- order_exec asks the adapter of a run to start a process. The adapter gets the order with the
 -- watch and with every renewal until it has handed in the result, or the call's deadline has
 -- passed. The same call again is the same order.

@@ -1,4 +1,5 @@
 -- needs: complete grant
+-- reads: task 1, run 2, deadlines 1, env 1, spec 1
 -- advance completes a lease and leases the agent's next tasks in the same step: both are done or
 -- neither. A repeat tells the same state and shows those of the leases that still hold. When the
 -- tokens of the floor are used up it leases nothing, and the next grant repairs that. It also

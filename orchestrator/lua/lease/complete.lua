@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: complete
+-- reads: task 1, run 2, deadlines 1, env 1, spec 1
 -- complete ends the lease with an output: the task goes to review, or is
 -- completed when nobody reviews it. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, output JSON {output, summary},

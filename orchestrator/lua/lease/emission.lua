@@ -1,4 +1,5 @@
 -- needs: fence nudge seen toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- emission keeps what an agent tells its client while it works: a piece of an artifact, or a status message. A
 -- requestId seen among the run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, what is emitted (JSON), the call in words,
@@ -28,7 +29,7 @@ local open = '1'
 if append then open = call('HGET', K('artifacts:', tid), artifact) end -- @appends-to-open
 if not open then return refuse('not_found', 'kind', 'artifact') end
 if open == '0' then return refuse('state_conflict.artifact_closed') end
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, tool .. ' ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 put(t, 'emitted', seq, 'emitted_bytes', F(bytes)) -- @counts-emissions

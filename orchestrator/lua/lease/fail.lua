@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: close_task end_lease facts fence retry_policy tree
+-- reads: task 1, run 2, deadlines 1
 -- fail is the agent's own word that it cannot do the task, or will not: then the task has failed, whatever its retry
 -- policy is. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, reason, retryable 0|1, class: agent_failed or rejected

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: fence toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- find_agents tells the holder of a lease to whom it can delegate: the pools with members that take
 -- tasks, without naming any of them. Workers of the role attached take only tasks of their own.
 -- alone
@@ -11,7 +12,7 @@
 local POOLS, LOOKS, CAPS = 50, 500, 64
 local t, r, deadline, err = fenced(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if err then return err end
-confirm_lease(ARGV[1], r, deadline)
+deadline = confirm_lease(ARGV[1], r, deadline)
 local nudge = note_tool_call(ARGV[1], ARGV[2], t, r, deadline, 'find_agents ' .. ARGV[7], ARGV[6], '', ARGV[5], true)
 if not nudge then return {} end
 

@@ -1,6 +1,7 @@
 -- needs: grant
 -- grant leases the best queued tasks an agent covers.
--- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id, wait ms,
+-- ARGV: actor, agent id, role ('!': only tasks pinned to the agent), capabilities (',a,b,'), waiter id or '' if it
+--   does not wait, wait ms (negative if it asks for the first time),
 --   workspace root, request key, body hash, floor of the caller's witness,
 --   number of grants the caller knows of, incarnation or 0, operator 0|1,
 --   the key that asks or '', quota of runs, then run id and secret per lease

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: end_lease eventbudget fence retry_policy
+-- reads: task 1, run 2, deadlines 1
 -- release gives a lease back with the exit of its process. The retry policy decides the next state
 -- of the task. A repeat gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, class, exit code or

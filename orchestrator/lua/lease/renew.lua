@@ -1,6 +1,7 @@
 -- flags: allow-oom
 -- needs: exec fence inbox
 -- urgent
+-- reads: task 1, run 2, deadlines 1
 -- renew extends a lease that still holds to a full window from now; it never
 -- revives one and never shortens one.
 -- ARGV: task, run, secret, presented token, the key that must have acquired the lease or ''

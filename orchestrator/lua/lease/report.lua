@@ -1,4 +1,5 @@
 -- needs: fence nudge seen toolcalls touch unread
+-- reads: task 1, run 2, deadlines 1
 -- report stores a progress report and pins it. A requestId seen among the
 -- run's last 32 gets the answer it got before.
 -- ARGV: task, run, secret, presented token, request id or '', content hash,
@@ -14,7 +15,7 @@ if changed then return changed end
 if was then
   return named{ seq = was, nudge = nudge_for_call(r, req), unread = unread_of(tid, r) } -- @repeats-nudge
 end
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'report_progress ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 local seq = num(t.reports) + 1

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: charge end_lease facts fence handoff money
+-- reads: task 1, run 2, deadlines 1
 -- request_help ends the lease and parks the task until a person acts. A repeat
 -- gets the same answer.
 -- ARGV: task, run, secret, presented token, content hash, kind, question JSON

@@ -1,12 +1,14 @@
 -- flags: allow-oom
+-- needs: runs
 -- evidence reads what the runs of a task have changed, the latest run first.
 -- alone
 -- ARGV: task, run or '' for all
 -- Reply: list of run, kept ('at json')
 -- Errors: not_found
 local tid, rid = ARGV[1], ARGV[2]
-if not call('HGET', K('task:', tid), 'state') then return refuse('not_found', 'kind', 'task') end
-local runs = call('LRANGE', K('runs:', tid), -100, -1)
+local t = load(K('task:', tid))
+if not t then return refuse('not_found', 'kind', 'task') end
+local runs = runs_of(tid, t, 100)
 if rid ~= '' then
   if call('HGET', K('run:', rid), 'task') ~= tid then return refuse('not_found', 'kind', 'run') end
   runs = { rid }

@@ -42,7 +42,6 @@ end
 local function note_timeout(i)
   local seconds = string.match(ARGV[i + 3], '"timeoutSeconds":(%d+)')
   if not seconds or num(seconds) == 0 or pick(r[1], 'timeout').timeout == seconds then return end -- @notes-timeout
-  r.timeout = seconds
   put(r, 'timeout', seconds)
 end
 
@@ -56,7 +55,6 @@ for i = 5, #ARGV, 7 do
   else
     if kind == 'run.launched' and launches() then
       put(r, 'launched', '1', 'containment', ARGV[i + 4], 'exec', ARGV[i + 6])
-      r.launched = '1'
       if ARGV[i + 5] ~= '' then put(r, 'workspace', ARGV[i + 5]) end
     end
     note_timeout(i)
@@ -67,7 +65,6 @@ for i = 5, #ARGV, 7 do
     end
   end
   if id ~= '' and r.last_event == '=' .. id then
-    r.last_event = 'none'
     put(r, 'last_event', 'none')
   end
 end

@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: fence inbox message unread
+-- reads: task 1, run 2, deadlines 1
 -- deliver shows the adapter of a run what waits for its agent, without acknowledging it.
 -- alone
 -- ARGV: task, run, secret, presented token, most messages

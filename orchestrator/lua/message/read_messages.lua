@@ -1,4 +1,5 @@
 -- needs: fence inbox message nudge toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- read_messages answers the holder of a lease the oldest messages that wait for its task and for its
 -- agent, and acknowledges them in the same step. The same request again gets the same messages.
 -- alone
@@ -9,7 +10,7 @@
 local tid, rid, look, req, most = ARGV[1], ARGV[2], ARGV[5], ARGV[7], num(ARGV[8])
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 pick(r[1], 'read_by', 'read_ids')
 local ids, again = {}, r.read_by == req
 if again then -- @reads-again

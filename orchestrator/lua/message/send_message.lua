@@ -1,4 +1,5 @@
 -- needs: fence message quota toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- send_message sends a message of the holder of a lease: to another agent, to a subtask, to the parent
 -- of its task, or to the people who follow its own task.
 -- ARGV: task, run, secret, presented token, request id, hash of the call, the call in words, receiver or '',
@@ -30,8 +31,8 @@ if not sent then
   if sent.err then return sent end
   wake_runs(to)
 end
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'send_message ' .. ARGV[6], ARGV[7], ARGV[5], ARGV[5])
 if not nudge then return {} end
-for _, part in ipairs({ 'nudge', nudge, 'unread', unread_of(tid, r) }) do sent[#sent + 1] = part end
-return sent
+sent.nudge, sent.unread = nudge, unread_of(tid, r)
+return named(sent)

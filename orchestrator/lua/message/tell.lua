@@ -31,7 +31,7 @@ if to_agent and of_client then -- the message names the agent, and is kept at th
   m.to = call('HGET', K('message:', m.id), 'to') or m.to -- @told-before
 end
 local before = sent_before(m)
-if before then return before end
+if before then return before.err and before or named(before) end
 if to_agent and of_client then
   m.to, err = task_of_client(to, key)
   if err then return err end
@@ -40,5 +40,6 @@ err, m.root = check_receiver(m.to)
 err = err or check_reply(m.reply, m.to)
 if err then return err end
 local sent = send_message(m, num(ARGV[11]), m.from == m.to)
-if not sent.err then wake_runs(m.to) end
-return sent
+if sent.err then return sent end
+wake_runs(m.to)
+return named(sent)

@@ -2,8 +2,7 @@
 -- envelope_view shows an envelope with its open calls and those it was carved
 -- into, 500 of them in all; the Go side decodes it.
 local shown
-on_verb(function() shown = 0 end)
-local function envelope_view(id)
+local function view(id)
   save()
   shown = shown + 1
   local calls, children = {}, {}
@@ -14,9 +13,14 @@ local function envelope_view(id)
   end
   for _, child in ipairs(call('ZRANGE', K('children:', id), 0, 499)) do
     if shown >= 500 then break end
-    children[#children + 1] = envelope_view(child)
+    children[#children + 1] = view(child)
   end
   return named{ id = id, record = call('HGETALL', K('env:', id)), calls = calls, children = children }
+end
+
+local function envelope_view(id)
+  shown = 0
+  return view(id)
 end
 
 -- envelope_id is the id that stands for "house", which is today's.

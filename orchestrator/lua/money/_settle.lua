@@ -50,8 +50,7 @@ local function settle(tid, cid, h, outcome, cost_t, cost_u, detail)
   if outcome == 'uncertain' then cost_t, cost_u = held_t, held_u end -- @charges-uncertain
   if outcome == 'undispatched' then cost_t, cost_u = 0, 0 end -- @undispatched-is-free
   unlist_call(tid, cid, h)
-  h.state, h.outcome, h.cost_t, h.cost_u = 'settled', outcome, F(cost_t), F(cost_u)
-  put(h, 'state', h.state, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
+  put(h, 'state', 'settled', 'outcome', outcome, 'cost_t', F(cost_t), 'cost_u', F(cost_u))
   call('PEXPIRE', h[1], F(DAY))
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail)
   add_amount(e, 'held', -held_t, -held_u) -- @frees-held
@@ -74,8 +73,7 @@ end
 -- correct_call books a true figure where nobody knew one, up or down.
 local function correct_call(tid, cid, h, outcome, cost_t, cost_u, detail)
   local more_t, more_u = cost_t - num(h.cost_t), cost_u - num(h.cost_u) -- @corrects-difference
-  h.outcome, h.cost_t, h.cost_u = outcome, F(cost_t), F(cost_u)
-  put(h, 'outcome', outcome, 'cost_t', h.cost_t, 'cost_u', h.cost_u)
+  put(h, 'outcome', outcome, 'cost_t', F(cost_t), 'cost_u', F(cost_u))
   emit_call(tid, h, cid, outcome, cost_t, cost_u, detail, true)
   add_run_spending(h, more_t, more_u)
   return charge(tid, envelope(tid), h.run, 0, 0, more_t, more_u, 'kind', 'correction', 'call', cid, 'tool', h.tool,

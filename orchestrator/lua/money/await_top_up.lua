@@ -1,4 +1,5 @@
 -- needs: charge fence money toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- await_top_up tells the holder of a lease whether its envelope was topped up
 -- since a call was refused, or since it began to wait.
 -- ARGV: task, run, secret, presented token, which look of a call this is: only, first or
@@ -9,7 +10,7 @@
 local tid, rid = ARGV[1], ARGV[2]
 local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local e = envelope(tid)
 if not pick(r[1], 'tops_seen').tops_seen then put(r, 'tops_seen', e.tops or '0') end
 local more = r.tops_seen and num(e.tops) > num(r.tops_seen)

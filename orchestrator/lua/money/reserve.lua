@@ -1,4 +1,5 @@
 -- needs: charge facts fence money nudge quota settle
+-- reads: task 1, run 2, deadlines 1
 -- reserve admits a call that costs money: it takes the bound of its price out of
 -- what is available, in the step that finds the lease to hold. A call made
 -- before answers what it answered then.
@@ -87,7 +88,7 @@ if no then
   return no
 end
 
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 put(r, 'active', NOW)
 local row, told
 if this ~= '' then

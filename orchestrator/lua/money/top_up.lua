@@ -1,5 +1,6 @@
 -- needs: answer charge envelope_view money
 -- essential
+-- alone
 -- top_up gives an envelope more. What it was carved from grants that much more
 -- as well, up to the day's envelope, which pays it. A hand-off that asks for
 -- money is answered in the same step.
@@ -62,8 +63,7 @@ for _, p in ipairs(above) do -- @tops-up-above
 end
 local before = amount_json(free_amount(e))
 for _, column in ipairs({ 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
-e.tops = F(num(e.tops) + 1)
-put(e, 'tops', e.tops)
+put(e, 'tops', F(num(e.tops) + 1))
 local available = amount_json(free_amount(e))
 reset_warnings(e)
 emit('budget.topped_up', { task = envelope_task(id), actor = by, reason = reason }, '{"envelope":' .. quote(id) ..

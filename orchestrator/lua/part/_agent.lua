@@ -103,8 +103,7 @@ end
 -- set_agent_status moves an agent from one status to another, with its event.
 local function set_agent_status(id, a, to, reason, actor)
   local from = a.status
-  a.status, a.reason, a.version = to, reason, F(num(a.version) + 1)
-  put(a, 'status', to, 'reason', reason, 'version', a.version)
+  put(a, 'status', to, 'reason', reason, 'version', F(num(a.version) + 1))
   move_roster(id, a.role, from, to)
   if GONE[to] then
     call('ZREM', K('silence'), id) -- @leaves-silence

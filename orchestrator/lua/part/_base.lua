@@ -19,13 +19,15 @@ end
 -- so all keys of a call carry one hash tag.
 local redis_call, P, META
 local function K(kind, id) return P .. kind .. (id or '') end
+-- key_of has the keys that have no id, of the namespace that was called last.
+local key_of
 -- Integers leave Lua through this, never through "..": 1.7e+15 is not a number.
 local function F(n) return string.format('%d', n) end
 local function num(s) return tonumber(s or '0') or 0 end
 
 -- FORMAT is the format that this build stores, and the newest that it knows. The verb
 -- migrate brings stores of earlier formats to it. A store without a format has format 1.
-local FORMAT = 2
+local FORMAT = 3
 
 local meta -- the record of the namespace: seq, order, granted: the last numbers given out
 local now, raw -- store time and the server's own clock, in ms
@@ -33,6 +35,13 @@ local NOW, RAW -- the same as they are written
 local paused, floor
 on_call(function()
   redis_call, P = redis.call, string.sub(KEYS[1], 1, -5)
+  if not key_of or key_of.meta ~= KEYS[1] then -- on a real store only
+    local function make(keys, kind)
+      keys[kind] = P .. kind
+      return keys[kind]
+    end
+    key_of = setmetatable({}, { __index = make })
+  end
   META = K('meta')
 end)
 
@@ -58,8 +67,11 @@ local function refuse(code, ...)
 end
 
 -- named makes a reply of names and values; the Go side decodes it by name. A value
--- that is nil is left out.
+-- that is nil is left out. A reply that is packed keeps them as a map.
+local packs_replies
+on_call(function() packs_replies = false end)
 local function named(values)
+  if packs_replies then return values end -- on a real store only
   local out = {}
   for name, value in pairs(values) do
     out[#out + 1] = name

@@ -34,8 +34,7 @@ local function warn_budget(id, e)
   for _, dim in ipairs({ 'u', 't' }) do
     local percent, field = spent_percent(e, dim), 'warned_' .. dim
     if percent > num(e[field]) then -- @warns-once
-      e[field] = F(percent)
-      put(e, field, e[field])
+      put(e, field, F(percent))
       local show = dim == 'u' and dollars or F
       local who = envelope_holder(id)
       emit('budget.warning', { task = who.task, run = who.run, agent = who.agent, actor = 'server' },
@@ -52,8 +51,7 @@ local function reset_warnings(e)
   for _, dim in ipairs({ 'u', 't' }) do
     local percent, field = spent_percent(e, dim), 'warned_' .. dim
     if percent < num(e[field]) then
-      e[field] = F(percent)
-      put(e, field, e[field])
+      put(e, field, F(percent))
     end
   end
 end

@@ -26,8 +26,7 @@ end
 -- the assignee of the parent.
 local function attach_to_parent(t, s)
   local p = pick(K('task:', s.parent), 'root', 'parent', 'depth', 'up1', 'up2', 'up3', 'delegated', 'assignee')
-  t.root, t.parent, t.depth = p.root or s.parent, s.parent, F(num(p.depth) + 1)
-  put(t, 'root', t.root, 'parent', t.parent, 'depth', t.depth)
+  put(t, 'root', p.root or s.parent, 'parent', s.parent, 'depth', F(num(p.depth) + 1))
   local between = {}
   for _, part in ipairs({ p.up1 or '', p.up2 or '', p.up3 or '' }) do
     for id in string.gmatch(part, '%S+') do between[#between + 1] = id end
@@ -51,6 +50,7 @@ end
 
 -- create_task writes a new queued task. source is the run whose process must be
 -- gone first when this task repairs or repeats another, else nil.
+local OPTIONAL = { 'labels', 'fixes', 'retries', 'assignee', 'client', 'context', 'instance', 'instance_number' }
 local function create_task(s, source, extra)
   local order = F(num(meta.order) + 1)
   meta.order = order
@@ -58,8 +58,6 @@ local function create_task(s, source, extra)
     pri = s.pri, window = s.window, review = s.review, failures = '0', handoff = '', created = RAW,
     max_attempts = s.max_attempts, backoff = s.backoff, retry_on = s.retry_on, escalate = s.escalate, by = s.by,
     role = s.role, at = '' })
-  t.root, t.client, t.context = false, s.client ~= '' and s.client, s.context
-  t.instance, t.instance_number = (s.instance or '') ~= '' and s.instance, s.instance_number
   local spec = s.fixes ~= '' and with_trace(s.spec, s.fixes) or s.spec
   if s.parent then
     local theirs = attach_to_parent(t, s)
@@ -68,15 +66,16 @@ local function create_task(s, source, extra)
     end
     extra = (extra or '') .. ',"parent":' .. quote(s.parent)
   end
-  for _, field in ipairs({ 'labels', 'fixes', 'retries', 'assignee', 'client', 'context', 'instance',
-      'instance_number' }) do
-    if s[field] and s[field] ~= '' then put(t, field, s[field]) end
+  if s.labels .. s.fixes .. s.retries .. s.assignee .. s.client ~= '' then
+    for _, field in ipairs(OPTIONAL) do
+      if s[field] and s[field] ~= '' then put(t, field, s[field]) end
+    end
   end
   call('SET', K('spec:', s.id), spec)
   if s.input ~= '' then call('SET', K('in:', s.id), s.input) end
   for _, key in ipairs(index_keys(s)) do call('ZADD', key, order, s.id) end
   local from = payer(s)
-  carve(from, s.id, order, num(s.tokens), num(s.nano))
+  carve(from, s.id, order, s.tokens, s.nano)
   move(s.id, t, 'queued')
   local ready = 0
   if num(s.not_before) > raw then

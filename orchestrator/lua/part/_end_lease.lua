@@ -1,8 +1,7 @@
 -- needs: agent
 -- deregister_if_drained ends a draining agent that has given up its last lease.
 local function deregister_if_drained(id, incarnation)
-  local a = record(K('agent:', id))
-  if a.status == nil then pick(a[1], 'status', 'incarnation') end
+  local a = pick(K('agent:', id), 'status', 'incarnation')
   if a.status == 'draining' and a.incarnation == incarnation and call('ZCARD', leases_key(id, a)) == 0 then -- @drained
     set_agent_status(id, read_agent(id), 'deregistered', 'drain_completed', 'server')
   end
@@ -16,7 +15,6 @@ local function end_lease(tid, rid, state, class, deadline)
   call('ZREM', K('deadlines'), tid) -- @leaves-deadlines
   local r = record(K('run:', rid))
   put(r, 'state', state, 'class', class, 'ended', RAW, 'ended_at', NOW, 'deadline', deadline)
-  r.state, r.deadline = state, deadline
   wake('task ' .. tid)
   call('RPUSH', K('uncounted'), rid) -- @counts-end
   if r.key and r.key ~= '' then call('ZREM', K('leases-of:', r.key), tid) end

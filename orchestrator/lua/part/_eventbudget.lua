@@ -11,8 +11,7 @@ local function take_event(r)
   local BURST, EVERY = 240, 5000
   local full = math.max(num(r.events_full), now) + EVERY
   if full > now + BURST * EVERY then return false end
-  r.events_full = F(full)
-  put(r, 'events_full', r.events_full)
+  put(r, 'events_full', F(full))
   return true
 end
 
@@ -21,7 +20,6 @@ end
 -- run's events are over when its last event has been written.
 local function record_exit(rid, r, last)
   if pick(r[1], 'exited').exited == '1' then return end -- @exit-once
-  r.exited = '1'
   if last ~= 'none' and last ~= '' then
     for _, id in ipairs(call('LRANGE', K('told:', rid), 0, 127)) do
       if last == '=' .. id then last = 'none' end
@@ -44,8 +42,7 @@ local function event_refusal_code(r, newest, kind, id)
   if kind == 'run.launched' then return nil end -- the log has its first one only
   local place = RESERVED_EVENTS[kind]
   if place and not r[place] then
-    r[place] = '=' .. id
-    put(r, place, r[place])
+    put(r, place, '=' .. id)
     return nil
   end
   if num(r.token) < num(newest) then return 'stale_fence' end -- @newest-run-writes

@@ -25,6 +25,7 @@ end
 -- name_fact is the name under which an agent is registered, after a comma. It is empty where the agent
 -- has none.
 local function name_fact(agent)
+  if not meta.incarnations then return '' end -- nobody has ever been registered
   local name = pick(K('agent:', agent or ''), 'name').name or ''
   return name ~= '' and ',"agentName":' .. quote(clip(name, 80)) or '' -- @names-agent
 end

@@ -6,7 +6,6 @@
 -- run it reads what most verbs need. If key is not empty, a lease that was acquired with another
 -- key is refused first, with the same words as one that does not exist.
 local function fenced(tid, rid, secret, presented, reclaiming, key)
-  read_together{ K('run:', rid), K('task:', tid) }
   local r, t = record(K('run:', rid)), record(K('task:', tid))
   if (key or '') ~= '' and r.key ~= key then -- @same-key
     return nil, nil, nil, refuse('unauthenticated', 'kind', 'lease')
@@ -61,11 +60,14 @@ local function confirmed_deadline(r, deadline)
   return r.confirmed == '1' and deadline or math.max(deadline, now + num(r.window))
 end
 
--- confirm_lease notes that a lease was received; a call that ends it need not.
+-- confirm_lease notes that a lease was received, and returns the deadline from this call on. A call that ends the lease
+-- need not confirm it.
 local function confirm_lease(tid, r, deadline)
-  if r.confirmed == '1' then return end
-  call('ZADD', K('deadlines'), F(confirmed_deadline(r, deadline)), tid) -- @first-call-confirms
+  if r.confirmed == '1' then return deadline end
+  local ends = confirmed_deadline(r, deadline)
+  call('ZADD', K('deadlines'), F(ends), tid) -- @first-call-confirms
   put(r, 'confirmed', '1')
+  return ends
 end
 
 -- repeated_answer finds the answer of a closing verb that this run made before with the

@@ -8,7 +8,6 @@ end
 -- reset_run_count resets the count when a person lets a task run again.
 local function reset_run_count(t)
   put(t, 'runs_from', t.attempt, 'runs_used', '0') -- @restarts-count
-  t.runs_from, t.runs_used = t.attempt, '0'
 end
 
 -- handoff_facts is what an event says about a hand-off, after a comma.
@@ -36,7 +35,6 @@ local function create_handoff(tid, t, rid, kind, body, deadline, policy, facts)
   call('ZADD', K('open-by-kind:', kind), RAW, hid)
   if deadline > 0 then call('ZADD', K('chores'), F(deadline), 'handoff:' .. hid) end
   put(t, 'handoff', hid)
-  t.handoff = hid
   count_activity('asked', 1)
   return hid, handoff_facts(hid, kind, deadline, policy, facts)
 end
@@ -50,5 +48,4 @@ local function close_handoff(hid, state, by, said)
   call('ZADD', K('handoffs:', state), RAW, hid)
   local h = record(K('handoff:', hid))
   put(h, 'state', state, 'by', by, 'closed', RAW, 'said', said)
-  h.state = state
 end

@@ -20,6 +20,7 @@ end
 
 -- newest_unread is the number of the last message that a run has not read, or nil.
 local function newest_unread(tid, r)
+  if not has_messages() then return nil end
   local newest
   for _, inbox in ipairs(inboxes_of_run(tid, r)) do
     local last = call('ZRANGE', K('unread:', inbox), -1, -1, 'WITHSCORES')[2]

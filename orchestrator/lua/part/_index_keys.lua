@@ -4,6 +4,7 @@ local function index_keys(t)
   local keys = { K('tasks') }
   if t.role and t.role ~= '' then keys[2] = K('by-role:', t.role) end
   if t.assignee and t.assignee ~= '' then keys[#keys + 1] = K('by-assignee:', t.assignee) end -- @lists-assignee
-  for label in string.gmatch(t.labels or '', '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
+  if not t.labels or t.labels == '' then return keys end
+  for label in string.gmatch(t.labels, '[^\n]+') do keys[#keys + 1] = K('by-label:', label) end
   return keys
 end

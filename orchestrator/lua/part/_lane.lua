@@ -88,7 +88,6 @@ local function push(id, t, lane)
     set_head(lane, s)
   end
   put(t, 'at', lane)
-  t.at = lane
   wake('lane ' .. lane)
 end
 
@@ -128,7 +127,6 @@ local function pull(id, t)
   if not t.at or t.at == '' then return end
   take_from_lane(id, t.at)
   put(t, 'at', '')
-  t.at = ''
 end
 
 -- unpin_tasks_of lets anyone take what is kept for an agent: up to a hundred of the tasks in its
@@ -162,8 +160,7 @@ local function place_in_lane(id, t)
   if t.gate and t.gate ~= '' then put(t, 'gate', '') end
   local free = not t.pin or t.pin == '' or now >= num(t.pin_until)
   if free and t.client and instance_lives(t) then -- @keeps-for-instance
-    t.pin, t.pin_for, t.pin_until = t.instance, 'instance', F(now + 60000)
-    put(t, 'pin', t.pin, 'pin_for', t.pin_for, 'pin_until', t.pin_until)
+    put(t, 'pin', t.instance, 'pin_for', 'instance', 'pin_until', F(now + 60000))
   end
   local kept = t.pin and t.pin ~= '' and now < num(t.pin_until)
   local status = kept and call('HGET', K('agent:', t.pin), 'status')

@@ -72,14 +72,15 @@ local function check_receiver(to)
   return nil, root_of(to, t)
 end
 
--- sent_before answers a message that was sent before. m is as for send_message.
+-- sent_before is what send_message returned about a message that was sent before, or a refusal if another message has
+-- its id. m is as for send_message.
 local function sent_before(m)
   local was = call('HMGET', K('message:', m.id), 'hash', 'from', 'sent', 'to')
   if not was[1] then return nil end
   local other = was[1] ~= m.hash or was[2] ~= m.from
   if was[4] ~= m.to then other = true end -- @same-receiver
   if other then return refuse('idempotency_conflict', 'kind', 'message') end -- @same-message
-  return named{ id = m.id, sent = was[3] }
+  return { id = m.id, sent = was[3] }
 end
 
 -- check_reply is the refusal of an answer to a message that is in none of the conversations of its sender.
@@ -143,7 +144,7 @@ end
 -- send_message keeps a message and lets its receiver know. m has the strings id, to, kind, from, name,
 -- task (of the sender's lease, or ''), run, agent, token, type, body, data, reply and hash; credential,
 -- which sends it; key and root, for which its bytes count; limit is the quota of each, in bytes.
--- outgoing says that it is for people, and so in no inbox.
+-- outgoing says that it is for people, and so in no inbox. It returns id and sent by name, or the refusal.
 local function send_message(m, limit, outgoing)
   local size = #m.body + #m.data
   local counted = size + MESSAGE_OVERHEAD
@@ -166,12 +167,13 @@ local function send_message(m, limit, outgoing)
     trim_conversation(of)
   end
   call('ZADD', K('sent'), NOW, m.id)
+  expect_messages()
   add_message_bytes(m.key, m.root, counted) -- @counts-messages
   if not outgoing then -- @outgoing-in-no-inbox
     call('ZADD', K('unread:', m.to), number, m.id)
     call('HINCRBY', K('inbox:', m.to), 'bytes', F(size)) -- @counts-unread
   end
-  return named{ id = m.id, sent = RAW }
+  return { id = m.id, sent = RAW }
 end
 
 -- delete_conversation deletes the messages to a task or an agent, and the list of its own ones. What

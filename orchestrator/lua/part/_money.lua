@@ -24,7 +24,6 @@ local SUMMED = { 'parent', 'total_t', 'total_u' }
 -- new_envelope begins the record of one that is carved from parent or, where
 -- that is '', from nothing.
 local function new_envelope(e, parent)
-  e.parent, e.total_t, e.total_u = parent, '0', '0'
   put(e, 'parent', parent, 'total_t', '0', 'total_u', '0')
 end
 
@@ -33,8 +32,7 @@ local function add_amount(e, column, t, u)
   for i, by in ipairs({ t, u }) do
     local field = column .. (i == 1 and '_t' or '_u')
     if by ~= 0 then
-      e[field] = F(num(e[field]) + by)
-      put(e, field, e[field])
+      put(e, field, F(num(e[field]) + by))
     end
   end
 end
@@ -73,12 +71,12 @@ local function check_funds(id, t, u, back)
 end
 
 -- carve gives a new task its envelope, out of that of parent or, where that is
--- '', of nothing. That it can be covered was asked before.
+-- '', of nothing. That it can be covered was asked before. t and u are texts.
 local function carve(parent, id, order, t, u)
-  local e = new_record(K('env:', id), {})
-  new_envelope(e, parent)
-  for _, column in ipairs({ 'granted', 'available', 'envelope' }) do add_amount(e, column, t, u) end
+  new_record(K('env:', id), { parent = parent, total_t = '0', total_u = '0', granted_t = t, granted_u = u,
+    available_t = t, available_u = u, envelope_t = t, envelope_u = u })
   if parent == '' then return end
+  t, u = num(t), num(u)
   local p = envelope(parent)
   add_amount(p, 'available', -t, -u) -- @takes-carved
   add_amount(p, 'carved', t, u) -- @notes-carved
@@ -162,8 +160,7 @@ end
 local function close_envelope(id)
   local e = envelope(id)
   if not e.parent then return end
-  e.closed = '1' -- @closes-envelope
-  put(e, 'closed', '1') -- @stores-closed
+  put(e, 'closed', '1') -- @closes-envelope
   return_rest(id, e) -- @returns-rest
 end
 

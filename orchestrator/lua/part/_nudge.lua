@@ -2,10 +2,10 @@
 -- nudge_run tells a run that it seems to be stuck. The adapter gets the nudge by watch and renewal,
 -- and the agent with the answer of its next tool call.
 local function nudge_run(tid, rid, r, cause, reason)
-  r.nudges, r.nudge_for = F(num(r.nudges) + 1), ''
-  r.nudge = '{"number":' .. r.nudges .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) ..
+  local number = F(num(r.nudges) + 1)
+  local nudge = '{"number":' .. number .. ',"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) ..
     ',"atMs":' .. RAW .. '}'
-  put(r, 'nudges', r.nudges, 'nudge', r.nudge, 'nudge_for', '')
+  put(r, 'nudges', number, 'nudge', nudge, 'nudge_for', '')
   local facts, spec = task_facts(tid)
   emit('run.stalled', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid, reason = reason },
     '{"cause":' .. quote(cause) .. ',"reason":' .. quote(reason) .. ',"number":' .. r.nudges ..

@@ -2,11 +2,11 @@
 -- The activity counters cover the last hour, in slots of two minutes of the
 -- server's own clock: fields are "<slot> <figure>". The call that begins a slot
 -- deletes those of another hour.
-local count_activity, keep_activity, save_activity = (function()
+local count_activity, keep_activity, drop_activity, save_activity = (function()
   local counted -- by this verb, by figure
   local added -- to the running slot by this call, by figure
   on_call(function() added = nil end)
-  on_verb(function() counted = nil end)
+  local function drop_counts() counted = nil end
   local function count(figure, n)
     counted = counted or {}
     counted[figure] = (counted[figure] or 0) + n
@@ -32,7 +32,7 @@ local count_activity, keep_activity, save_activity = (function()
       if math.abs(num(string.match(counts[i], '^%d+')) - slot) >= SLOTS then call('HDEL', K('pulse'), counts[i]) end
     end
   end
-  return count, keep_counts, save_counts
+  return count, keep_counts, drop_counts, save_counts
 end)()
 
 -- save_call writes what the verbs of a call have changed and counted, and tells readers of the event log.
@@ -48,9 +48,14 @@ end
 
 -- deferred are functions that run in order when the verb has succeeded, before
 -- its changes are written.
-local deferred
-on_verb(function() deferred = {} end)
+local deferred = {}
+local function defer_nothing() deferred = {} end
 local function defer(f) deferred[#deferred + 1] = f end
+local function run_deferred()
+  if #deferred == 0 then return end
+  for _, f in ipairs(deferred) do f() end
+  deferred = {}
+end
 
 local function quote(s) return cjson.encode(s or '') end
 
@@ -67,8 +72,7 @@ local function length(n)
   lengths[n] = n <= 1024 and text or nil
   return text
 end
-local function pack_event(values)
-  local a, b, c, d, e, f, g, h, i, j, k, m = unpack(values)
+local function pack_event(a, b, c, d, e, f, g, h, i, j, k, m)
   local l = lengths
   return (l[#a] or length(#a)) .. a .. (l[#b] or length(#b)) .. b .. (l[#c] or length(#c)) .. c ..
     (l[#d] or length(#d)) .. d .. (l[#e] or length(#e)) .. e .. (l[#f] or length(#f)) .. f ..
@@ -94,6 +98,10 @@ local emit, set_actor_is_agent = (function()
     ['agent.command'] = 'person', ['message.sent'] = 'person', ['invariant.repaired'] = 'person', -- @audits-repair
   }
 
+  -- COUNTED are the types of events that are counted as activity.
+  local COUNTED = { ['task.review'] = 'ended', ['task.completed'] = 'ended', ['task.finished'] = 'ended',
+    ['lease.failed'] = 'failed', ['lease.expired'] = 'failed', ['lease.released'] = 'failed' }
+
   -- actor_is_agent is true in a verb in which an agent acts for itself. The log then
   -- names it by its own id, which can be the same as that of a key.
   local actor_is_agent
@@ -113,17 +121,15 @@ local emit, set_actor_is_agent = (function()
   local function append_event(kind, e, data, more)
     local seq = F(num(meta.seq) + 1)
     meta.seq = seq
-    log_event(seq, pack_event{ seq, kind, RAW, NOW, e.actor or '', data, e.task or '', e.run or '',
-      e.agent or '', e.token or '', e.reason or '', more or '' })
+    log_event(pack_event(seq, kind, RAW, NOW, e.actor or '', data, e.task or '', e.run or '', e.agent or '',
+      e.token or '', e.reason or '', more or ''))
     local function copy_event() -- entries with the same fields as the one before take less room and time
       call('XADD', K('audit'), seq .. '-0', 'type', kind, 'at', RAW, 'now', NOW, 'actor', e.actor or '', 'data', data,
         'task', e.task or '', 'run', e.run or '', 'agent', e.agent or '', 'token', e.token or '',
         'reason', e.reason or '', 'top', more or '')
     end
     if audited(kind, e) then copy_event() end -- @copies-audit
-    local ended = kind == 'task.review' or kind == 'task.completed' or kind == 'task.finished'
-    local failed = kind == 'lease.failed' or kind == 'lease.expired' or kind == 'lease.released'
-    if ended or failed then count_activity(ended and 'ended' or 'failed', 1) end
+    if COUNTED[kind] then count_activity(COUNTED[kind], 1) end
   end
   return append_event, set_actor
 end)()
@@ -151,6 +157,17 @@ end
 local function key_ended_leases(id)
   return id and id ~= '' and call('HGET', K('key:', id), 'leases') == 'ended'
 end
+
+-- has_messages reports whether the namespace has messages at all. Most have none, and then no inbox is looked at.
+local has_messages, expect_messages = (function()
+  local some
+  on_call(function() some = nil end)
+  local function has()
+    if some == nil then some = call('EXISTS', K('sent')) == 1 end
+    return some
+  end
+  return has, function() some = true end
+end)()
 
 local TERMINAL = { completed = true, rejected = true, failed = true, cancelled = true }
 
@@ -196,7 +213,6 @@ local function move(id, t, to, ...)
   if t.state == 'review' then call('ZREM', K('in-review'), id) end
   if to == 'review' then call('ZADD', K('in-review'), RAW, id) end
   put(t, 'state', to, 'updated', RAW, ...)
-  t.state = to
   if t.client then
     for _, key in ipairs(client_lists(t)) do call('ZADD', key, '-' .. RAW, id) end -- @lists-for-client
     local open = K('client-open:', t.client)

@@ -11,7 +11,8 @@ end
 
 -- read reads a configuration from ARGV: its id, its name in the ids of requests, and what is sealed.
 function pushes.read(first)
-  local p = {}
+  local p = { id = ARGV[first] }
+  if p.id == '' then return p end
   for i, name in ipairs({ 'id', 'name', 'url', 'token', 'scheme', 'credentials' }) do p[name] = ARGV[first + i - 1] end
   return p
 end
@@ -45,7 +46,6 @@ function pushes.write(tid, t, p)
     wake('push')
   end
   put(t, 'push', '1')
-  t.push = '1'
 end
 
 -- drop deletes a configuration with its secrets.

@@ -55,8 +55,7 @@ local function inherit_calls(t, source)
     if calls_open_until(of) > now then open[#open + 1] = of end
   end
   if #open == 0 then return end -- @waits-for-source
-  t.calls = table.concat(open, ' ')
-  put(t, 'calls', t.calls)
+  put(t, 'calls', table.concat(open, ' '))
 end
 
 -- enqueue is the only way back to a lane. The task waits in delayed until
@@ -69,8 +68,7 @@ local function enqueue(id, t, ready, awaited)
   local at = math.max(ready, barrier, calls) -- @waits-for-calls
   if t.pin and t.pin ~= '' then
     -- A retry is kept for ten seconds, and a task whose question was answered for a minute.
-    t.pin_until = F(math.max(at, now) + (t.pin_for == 'retry' and 10000 or 60000)) -- @pin-lasts
-    put(t, 'pin_until', t.pin_until)
+    put(t, 'pin_until', F(math.max(at, now) + (t.pin_for == 'retry' and 10000 or 60000))) -- @pin-lasts
   end
   if at <= now then return place_in_lane(id, t) end
   local waits_for = ''
@@ -80,7 +78,6 @@ local function enqueue(id, t, ready, awaited)
   end
   if calls > now then call('SADD', K('gated:', caller), id) end
   put(t, 'ready', F(ready), 'gate', waits_for, 'at', '')
-  t.at = ''
   call('ZADD', K('delayed'), F(at), id)
   call('HINCRBY', K('late'), t.lane, 1)
 end

@@ -30,7 +30,6 @@ local function apply_retry_policy(tid, t, rid, class, retryable, final)
   if failed then
     failures = failures + 1
     put(t, 'failures', F(failures))
-    t.failures = F(failures)
   end
   local again = REQUEUED[class] or string.find(t.retry_on, ',' .. class .. ',', 1, true)
   if retryable and again and failures < num(t.max_attempts) and not last then -- @tries-again
@@ -43,7 +42,6 @@ local function apply_retry_policy(tid, t, rid, class, retryable, final)
       local a = pick(K('agent:', r.agent), 'status', 'incarnation')
       if a.status == 'active' and a.incarnation == r.incarnation then -- @prefers-the-living
         put(t, 'pin', r.agent, 'pin_for', 'retry')
-        t.pin, t.pin_for = r.agent, 'retry'
       end
     end
     enqueue(tid, t, now + backoff(t, failures), rid) -- @backs-off

@@ -44,7 +44,6 @@ end
 -- sessions.set_turn notes whose turn is under way in a session, or '' for none.
 function sessions.set_turn(sid, pid)
   local s = pick(K('asession:', sid), 'turn')
-  s.turn = pid
   put(s, 'turn', pid)
 end
 
@@ -63,7 +62,6 @@ function sessions.end_prompt(pid, p, state, reason)
   elseif p.wake then
     wakes.finish(p)
   end
-  p.state, p.reason = state, reason
   put(p, 'state', state, 'reason', reason, 'ended', RAW)
   session_money.close(pid) -- @ends-envelope-with-prompt
   call('ZREM', K('open-prompts:', p.session), pid)
@@ -179,12 +177,12 @@ function sessions.end_session(sid, s, kind, reason, actor)
     local state, why = sessions.overdue_state(p) -- @stays-overdue
     sessions.end_prompt(pid, p, state or 'failed', why or 'session_' .. kind) -- @ends-prompts-with-session
   end
-  s.ended = RAW
   if call('EXISTS', K('session-prompts:', sid)) == 1 then
     put(s, 'ended', RAW, 'state', 'stopped', 'prompt', '', 'turn', '')
     call('PEXPIRE', K('asession:', sid), F(sessions.WEEK)) -- @forgets-sessions
   else -- nobody has prompted it, so nobody will read about it
     call('DEL', K('asession:', sid)) -- @forgets-unused
+    s.ended = RAW
   end
   local kinds = { ended = 'agent_session.ended', lost = 'agent_session.lost' }
   emit(kinds[kind], { agent = s.agent, actor = actor, reason = reason },

@@ -91,7 +91,6 @@ local function open_through(id, parent)
   local e = envelope(id)
   if e.parent then return e end
   new_envelope(e, parent)
-  e.closed = '1'
   put(e, 'closed', '1')
   call('ZADD', K('houses'), NOW, id)
   if parent ~= '' then call('ZADD', K('children:', parent), meta.seq, id) end
@@ -107,7 +106,6 @@ local function join_day(all, house)
   add_amount(h, 'available', -t, -u)
   add_amount(h, 'carved', t, u)
   add_amount(h, 'total', num(e.total_t), num(e.total_u))
-  e.parent = house
   put(e, 'parent', house)
   call('ZADD', K('children:', house), meta.seq, all)
 end
@@ -123,7 +121,6 @@ function session_money.reserve(pid, kind, name, role, limits, cap)
   open_through(own, all)
   local e = new_record(K('env:', pid), {})
   new_envelope(e, own)
-  e.granted_u, e.available_u = '0', '0'
   put(e, 'role', role, 'granted_u', '0', 'available_u', '0')
   call('ZADD', K('children:', own), meta.seq, pid)
   call('ZADD', K('prompt-envelopes'), NOW, pid) -- @lists-envelope

@@ -1,4 +1,4 @@
--- needs: fence nudge end_lease retry_policy
+-- needs: nudge end_lease retry_policy
 -- Tool calls as signs of life, and as signs of a loop.
 local LOOP = 5 -- of the same call in a row: then the agent is told, and after as many more its run ends
 local POLL = 900 -- ms: a look this long after the one before begins a new row; polls each second come with jitter
@@ -20,7 +20,7 @@ local function note_tool_call(tid, rid, t, r, deadline, call_id, words, name, re
     nudge_run(tid, rid, r, 'loop', 'the same call came ' .. F(same) .. ' times in a row: ' .. words)
   elseif same == 2 * LOOP then -- @ends-loop
     local why = 'the same call came ' .. F(same) .. ' times in a row: ' .. words
-    end_lease(tid, rid, 'failed', 'stalled', confirmed_deadline(r, deadline))
+    end_lease(tid, rid, 'failed', 'stalled', deadline)
     call('SET', K('detail:', rid), why)
     local state, failures, facts = apply_retry_policy(tid, t, rid, 'stalled', false, why) -- @stalled-for-good
     emit('lease.failed', { task = tid, run = rid, agent = r.agent, token = r.token, actor = 'server', reason = why },

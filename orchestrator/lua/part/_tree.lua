@@ -89,7 +89,6 @@ local function detach_children(open)
   for _, id in ipairs(open) do
     local c = pick(K('task:', id), 'review')
     if c.review == 'parent' then
-      c.review = 'human'
       put(c, 'review', 'human')
     end
   end

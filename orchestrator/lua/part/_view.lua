@@ -1,4 +1,4 @@
--- needs: review_digest
+-- needs: review_digest runs
 -- Views are what Go decodes into the nouns: taskView, runView, handoffView.
 local function hash_or_false(key)
   local flat = call('HGETALL', key)
@@ -45,7 +45,7 @@ local function task_view(id, input, known)
   local t = load(K('task:', id))
   if not t then return refuse('not_found', 'kind', 'task') end
   local runs = {}
-  for _, rid in ipairs(call('LRANGE', K('runs:', id), -100, -1)) do
+  for _, rid in ipairs(runs_of(id, t, 100)) do
     runs[#runs + 1] = run_view(rid)
   end
   local handoff = handoff_view(t.handoff)

@@ -86,7 +86,6 @@ function wakes.settle(pid, p, sent, race)
   pick(p[1], 'wake', 'wake_source', 'wake_occasion', 'wake_snapshot', 'wake_seen', 'wake_by_agents', 'wake_keep',
     'wake_context', 'wake_cycle')
   local w = wakes.read(p.session)
-  w.under_way = ''
   put(w, 'under_way', '')
   local about = { id = pid, session = p.session, known = true, source = p.wake_source, occasion = p.wake_occasion,
     snapshot = p.wake_snapshot, next = '', result = 'sent', reason = 'wake_sent' }

@@ -23,10 +23,8 @@ local function answer_handoff(hid, h, t, by, answer, option, input, said)
   local agent = r.agent
   if h.kind == 'escalation' then
     put(t, 'failures', '0') -- @stores-no-failures
-    t.failures = '0' -- @forgets-failures
   elseif agent and agent ~= '' and (num(r.incarnation) == 0 or takes_tasks(agent)) then
-    put(t, 'pin', agent, 'pin_for', 'answer')
-    t.pin, t.pin_for = agent, 'answer' -- @pins-answer
+    put(t, 'pin', agent, 'pin_for', 'answer') -- @pins-answer
   end
   if by ~= 'deadline' then reset_run_count(t) end -- @counts-runs-again
   move(h.task, t, 'queued')

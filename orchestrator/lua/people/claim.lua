@@ -18,10 +18,11 @@ if not was then
   local was_for = h.assignee or pick(K('task:', h.task), 'assignee').assignee or ''
   local is_for = ARGV[6] ~= '' and ARGV[6] or was_for
   if h.claimed ~= by or is_for ~= was_for then -- @assigns-again
+    local was_by = h.claimed
     put(h, 'claimed', by, 'claimed_at', RAW)
     if is_for ~= was_for then put(h, 'assignee', is_for) end
     emit('handoff.claimed', { task = h.task, actor = by }, '{"state":"handoff","handoffId":' .. quote(hid) ..
-      ',"before":{"claimedBy":' .. quote(h.claimed) .. ',"assignee":' .. quote(was_for) ..
+      ',"before":{"claimedBy":' .. quote(was_by) .. ',"assignee":' .. quote(was_for) ..
       '},"after":{"claimedBy":' .. quote(by) .. ',"assignee":' .. quote(is_for) .. '}}')
   end
   remember(key, body, hid, DAY)

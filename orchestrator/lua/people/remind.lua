@@ -23,8 +23,7 @@ end
 local function mark_reminded(r, name)
   local names = pick(r[1], 'reminded').reminded or ','
   if string.find(names, ',' .. name .. ',', 1, true) then return false end -- @reminds-once
-  r.reminded = string.sub(names .. name .. ',', -MOST_REMINDED)
-  put(r, 'reminded', r.reminded)
+  put(r, 'reminded', string.sub(names .. name .. ',', -MOST_REMINDED))
   return true
 end
 

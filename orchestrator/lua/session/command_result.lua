@@ -34,13 +34,11 @@ end
 local answer = have .. string.sub(ARGV[8], known + 1) -- @adds-piece
 answer = string.sub(answer, 1, sessions.character_at(answer, num(ARGV[10]))) -- @cuts-answer
 if #answer > #have then put(p, 'answer', answer) end
-p.answer = answer
 local takes = not p.wake or to == 'accepted' or to == 'answered' -- the agent has not seen another wake
 if p.state == 'queued' and takes then
   put(p, 'state', 'accepted', 'accepted', RAW)
   if p.wake then wakes.settle(pid, p, true) end -- @commits-wake
   call('ZREM', K('ready-prompts:', id), pid) -- @takes-prompt
-  p.state = 'accepted'
 end
 if to ~= 'accepted' then
   sessions.end_prompt(pid, p, to, ARGV[7])

@@ -47,7 +47,6 @@ local function begin_session(sid, s, kind, preset)
   call('ZADD', K('asessions'), meta.seq, sid)
   call('ZADD', K('asessions:', id), meta.seq, sid)
   call('ZADD', K('wake-due'), NOW, sid)
-  s.name, s.number = name, meta.seq
 end
 
 for i = 7, #ARGV, FIELDS do

@@ -23,6 +23,5 @@ if not sent then
   wake_runs(to)
   put(p, 'worked', '1') -- @session-works
 end
-sent[#sent + 1] = 'unread'
-sent[#sent + 1] = call('ZCARD', K('unread:', p.agent))
-return sent
+sent.unread = call('ZCARD', K('unread:', p.agent))
+return named(sent)

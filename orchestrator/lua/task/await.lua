@@ -1,5 +1,6 @@
 -- flags: allow-oom
 -- needs: fence toolcalls unread view
+-- reads: task 1, run 2, deadlines 1
 -- await shows a run what has become of a subtask of its task.
 -- alone
 -- ARGV: task, run, secret, presented token, subtask, which look of a call this
@@ -11,7 +12,7 @@ local t, r, deadline, err = fenced(tid, rid, ARGV[3], ARGV[4])
 if err then return err end
 local c = pick(K('task:', id), 'parent', 'state')
 if c.parent ~= tid then return refuse('not_found', 'kind', 'subtask') end -- @own-subtask
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local settled = TERMINAL[c.state] or c.state == 'review' or c.state == 'handoff'
 local nudge = note_wait_call(tid, rid, t, r, deadline, 'await_subtask ' .. id .. ' ' .. c.state,
   'await_subtask ' .. id, ARGV[6], settled, num(ARGV[7]))

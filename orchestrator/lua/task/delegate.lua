@@ -1,4 +1,5 @@
 -- needs: client create fence money nudge queue quota toolcalls unread
+-- reads: task 1, run 2, deadlines 1
 -- delegate makes a subtask of a task whose lease goes on, with an envelope out
 -- of the caller's. The same key again answers the same subtask.
 -- ARGV: task, run, secret, presented token, request id or '', content hash, the
@@ -38,7 +39,7 @@ if no then return no end
 no = check_covered(s) -- @carved-is-covered
 if no then return no end
 
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 -- No two calls are the same one: how many there may be is bounded otherwise.
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'delegate_subtask ' .. s.id, ARGV[7], req, req)
 local child = create_task(s, nil)

@@ -56,7 +56,6 @@ if kind ~= 'escalation' then
 end
 close_handoff(t.handoff, 'answered', by, reason)
 put(t, 'failures', '0')
-t.failures = '0'
 reset_run_count(t) -- @retry-counts-again
 move(tid, t, 'queued')
 enqueue(tid, t, 0, t.run)

@@ -1,4 +1,5 @@
 -- needs: conflicts create fence nudge queue quota review_decision review_digest toolcalls unread view
+-- reads: task 1, run 2, deadlines 1
 -- review_subtask decides a subtask that was handed in to the task of a run. A
 -- rejection makes, in the same step, the subtask that repairs it. The same
 -- decision again gets the same answer.
@@ -36,7 +37,7 @@ if decision == 'reject' then
   if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end
 end
 
-confirm_lease(tid, r, deadline)
+deadline = confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, 'review_subtask ' .. id .. ' ' .. decision, ARGV[9], req, req)
 if not nudge then return {} end
 record_review(id, c, decision, note, rid, fix)

@@ -25,22 +25,20 @@ local due = now
 if outcome == 'taken' or outcome == 'gap' then
   due = now + num(ARGV[9])
 else
-  w.claim = ''
+  put(w, 'claim', '')
 end
 if outcome == 'taken' then
-  w.failures, w.failing = '0', '0'
-  put(w, 'status', status, 'error', '')
+  put(w, 'failures', '0', 'failing', '0', 'status', status, 'error', '')
 elseif outcome == 'gap' then
   emit_webhook('webhook.gap', id, w, 'server', ',"missedAfter":' .. F(num(from)) .. ',"missedUpTo":' .. F(num(to)))
 elseif outcome == 'failed' or outcome == 'gone' then
-  w.failures = F(num(w.failures) + 1)
-  if num(w.failing) == 0 then w.failing = NOW end
-  put(w, 'status', status, 'error', why)
+  put(w, 'failures', F(num(w.failures) + 1), 'status', status, 'error', why)
+  if num(w.failing) == 0 then put(w, 'failing', NOW) end
   due = now + num(ARGV[8])
   if outcome == 'gone' then
-    w.state = 'off'
+    put(w, 'state', 'off')
   elseif num(w.failures) >= MOST and now - num(w.failing) >= DAY then
-    w.state = 'dead'
+    put(w, 'state', 'dead')
   end
   if w.state ~= 'active' then
     due = NEVER

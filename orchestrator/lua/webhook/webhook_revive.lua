@@ -11,9 +11,10 @@ if err then return err end
 local w = load(K('webhook:', id))
 if not w then return refuse('not_found', 'kind', 'webhook') end
 if not was and w.state ~= 'active' then
+  local from = w.state
   put(w, 'state', 'active', 'failures', '0', 'failing', '0')
   call('ZADD', K('webhooks'), NOW, id)
-  emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(w.state) ..
+  emit_webhook('webhook.revived', id, w, ARGV[2], ',"before":{"state":' .. quote(from) ..
     '},"after":{"state":' .. quote('active') .. '}')
 end
 if not was then remember(key, body, id, DAY) end

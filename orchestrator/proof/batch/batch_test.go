@@ -3,6 +3,7 @@ package batch
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/proof/calls"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Every verb stands in a batch between two others and breaks at calls of Redis: at each of them in
@@ -74,12 +76,23 @@ var othersAtWork = []string{"record_wake/sent"}
 // depends on the verbs before it in its batch.
 func withBreaks(text string) string {
 	text = strings.Replace(text, "  redis_call, P = redis.call, ", "  read_breaks()\n  redis_call, P = redis.call, ", 1)
-	text = strings.Replace(text, "on_verb(function() records, sources = {}, {} end)",
-		"on_verb(function() records, sources, runs, made = {}, {}, runs + 1, 0 end)", 1)
+	text = strings.Replace(text, "  for i = 1, #verb_begins do", "  runs, made = runs + 1, 0\n  for i = 1, #verb_begins do", 1)
 	text = strings.Replace(text, "local function save_call()\n", "local function save_call()\n  made = -1000000\n", 1)
-	text = strings.Replace(text, "  local function call(command, key, ...)\n",
-		"  local function call(command, key, ...)\n    break_at(key)\n", 1)
-	text = strings.Replace(text, "  local function put(r, ...)\n", "  local function put(r, ...)\n    break_at(r[1])\n", 1)
+	text = strings.Replace(text, "  local function call(command, key, ...)\n", `  local whole = false
+  on_call(function()
+    for name, f in pairs(whole and {} or special) do
+      special[name] = function(key, ...)
+        break_at(key)
+        return f(key, ...)
+      end
+    end
+    whole = true
+  end)
+  local function call(command, key, ...)
+    break_at(key)
+`, 1)
+	text = strings.Replace(text, "    if r._changed ~= change then begin_change(r) end\n",
+		"    break_at(r[1])\n    if r._changed ~= change then begin_change(r) end\n", 1)
 	return strings.Replace(text, "local redis_call, P, META\n", `local breaks, runs, made = {}, 0, 0
 local function break_at(key)
   if string.find(key, ':lanes', 1, true) or string.find(key, ':lane:', 1, true) or string.find(key, ':delayed', 1, true) then
@@ -183,7 +196,9 @@ func (h *history) compare(n int) (broke bool) {
 		verb := strings.TrimPrefix(words[1], library.Function(""))
 		batch = append(append(batch, verb, len(words)-4), arguments(words[4:])...)
 	}
-	got, err := h.w.Raw.Do(h.w.Ctx, batch...).Slice()
+	reply, err := h.w.Raw.Do(h.w.Ctx, batch...).Result()
+	kit.OK(h.t, err)
+	got, err := store.UnpackReplies(reply)
 	kit.OK(h.t, err)
 	var together []string
 	for i := 0; i+1 < len(got); i += 2 {
@@ -228,18 +243,21 @@ func answer(reply any, err error) string {
 	return fmt.Sprintf("%v", reply)
 }
 
-// sortRecords sorts the fields of the records in a reply by their names. A store keeps them in any order.
+var fieldName = regexp.MustCompile(`^[a-z][A-Za-z_]*$`)
+
+// sortRecords sorts what has names in a reply by the names. They come in any order.
 func sortRecords(reply any) {
 	list, _ := reply.([]any)
+	named := len(list)%2 == 0
 	for i, value := range list {
 		sortRecords(value)
-		fields, _ := value.([]any)
-		if i == 0 || list[i-1] != "record" || len(fields)%2 != 0 {
-			continue
-		}
-		pairs := slices.Collect(slices.Chunk(slices.Clone(fields), 2))
+		name, ok := value.(string)
+		named = named && (i%2 == 1 || ok && fieldName.MatchString(name))
+	}
+	if named {
+		pairs := slices.Collect(slices.Chunk(slices.Clone(list), 2))
 		slices.SortFunc(pairs, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
-		copy(fields, slices.Concat(pairs...))
+		copy(list, slices.Concat(pairs...))
 	}
 }
 

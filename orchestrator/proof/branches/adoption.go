@@ -48,6 +48,11 @@ func coverMigration(t *testing.T, f *fixture) {
 	kit.RefusedAsMigrating(t, err)
 	for !step(10_000, 1000) { // as often as it takes
 	}
+	_, err = kit.ToFormat2(f.Ctx, f.Raw, "default")
+	kit.OK(t, err)
+	if !step(1, 1) {
+		t.Error("a store of format 2 needs more than one step")
+	}
 	f.SetFormat(t, 7)
 	_, err = kit.Migrate(f.Ctx, f.Engine, 1, 1)
 	kit.RefusedAsNewer(t, err)

@@ -18,8 +18,8 @@ func coverBatches(t *testing.T, f *fixture) {
 	kit.OK(t, err)
 	name := f.Store.Connection().Program().Library().Batch(false)
 	batch := func() ([]any, error) {
-		return f.Raw.FCall(f.Ctx, name, []string{kit.Meta}, "renew", 5, "task_none", "run_none", "", "0", "",
-			"no_such_verb", 0, "tick", 1, "10").Slice()
+		return kit.CallBatch(f.Ctx, f.Raw, name, "renew", 5, "task_none", "run_none", "", "0", "",
+			"no_such_verb", 0, "tick", 1, "10")
 	}
 	got, err := batch()
 	kit.OK(t, err)
@@ -76,7 +76,7 @@ func coverLanes(t *testing.T, f *fixture, batch string) {
 	grant()
 	run := func() {
 		t.Helper()
-		got, err := f.Raw.FCall(f.Ctx, batch, []string{kit.Meta}, args...).Slice()
+		got, err := kit.CallBatch(f.Ctx, f.Raw, batch, args...)
 		kit.OK(t, err)
 		for i, broken := range want {
 			if got[2*i] != broken {

@@ -1,6 +1,7 @@
 package branches
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -63,7 +64,15 @@ func coverBundles(t *testing.T, f *fixture) {
 	kit.Refused(t, f.RunBundle(f.Ctx, again, shorter), picket.CodeStateConflict)
 	_, err = f.Release(f.Ctx, again, picket.Exit{Class: picket.ExitReleased})
 	kit.OK(t, err)
+	// An earlier version has listed the last run, too.
+	runs := "pk:{default}:runs:" + task.TaskID
+	kit.OK(t, f.Raw.RPush(f.Ctx, runs, again.RunID).Err())
+	listed, err := f.Raw.LRange(f.Ctx, runs, 0, -1).Result()
+	kit.OK(t, err)
 	last := f.OpenLease(t, f.AcquireOne(t, picket.AcquireRequest{AgentID: "a1"}))
+	if now := f.Raw.LRange(f.Ctx, runs, 0, -1).Val(); !slices.Equal(now, listed) {
+		t.Errorf("before the next run %v were listed, then %v", listed, now)
+	}
 	_, err = f.RunBundlePiece(f.Ctx, again, small.Piece(0))
 	kit.Refused(t, err, picket.CodeStaleFence)
 	f.MustKeepBundle(t, last, small)

@@ -222,7 +222,10 @@ func (f *fixture) longEvidence(t *testing.T, task string) {
 	t.Helper()
 	const prefix = "pk:{default}:"
 	long := `1 {"branch":"b","diff":"` + strings.Repeat("x", 5<<20) + `"}`
-	kit.OK(t, f.Raw.RPush(f.Ctx, prefix+"runs:"+task, kit.NoRun).Err())
+	last, err := f.Raw.HGet(f.Ctx, prefix+"task:"+task, "run").Result()
+	kit.OK(t, err)
+	kit.OK(t, f.Raw.RPush(f.Ctx, prefix+"runs:"+task, last).Err())
+	kit.OK(t, f.Raw.HSet(f.Ctx, prefix+"task:"+task, "run", kit.NoRun).Err())
 	kit.OK(t, f.Raw.Set(f.Ctx, prefix+"evidence:"+kit.NoRun, long, 0).Err())
 	list, err := f.Evidence(f.Ctx, task, "")
 	kit.OK(t, err)
@@ -230,5 +233,6 @@ func (f *fixture) longEvidence(t *testing.T, task string) {
 		t.Errorf("%d entries", len(list))
 	}
 	kit.OK(t, f.Raw.RPop(f.Ctx, prefix+"runs:"+task).Err())
+	kit.OK(t, f.Raw.HSet(f.Ctx, prefix+"task:"+task, "run", last).Err())
 	kit.OK(t, f.Raw.Del(f.Ctx, prefix+"evidence:"+kit.NoRun).Err())
 }

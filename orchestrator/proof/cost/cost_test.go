@@ -28,9 +28,9 @@ import (
 // A life is submit, grant and complete of a task that nobody reviews. The bounds are what is
 // reached today, rounded up: a change that makes a life dearer has to raise one on purpose.
 const (
-	mostCallsAlone       = 56        // calls of redis.call a life, one caller
-	mostCallsTogether    = 16        // in batches of about 16
-	mostInstructionsLife = 2_100_000 // of the Redis server
+	mostCallsAlone       = 52        // calls of redis.call a life, one caller
+	mostCallsTogether    = 12        // 32 callers, in batches of about 16
+	mostInstructionsLife = 1_500_000 // of the Redis server
 )
 
 // worker takes tasks through their lives.
@@ -139,8 +139,8 @@ func TestInstructionsOfALifeReal(t *testing.T) {
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		t.Skip("valgrind is not installed")
 	}
-	const few, many = 1, 11 // lives of each of 16 callers
-	life := (instructions(t, many) - instructions(t, few)) / (16 * (many - few))
+	const few, many = 1, 11 // lives of each of 32 callers
+	life := (instructions(t, many) - instructions(t, few)) / (32 * (many - few))
 	t.Logf("%d instructions a life", life)
 	if life > mostInstructionsLife {
 		t.Errorf("a life takes %d instructions of Redis, at most %d", life, mostInstructionsLife)
@@ -149,7 +149,7 @@ func TestInstructionsOfALifeReal(t *testing.T) {
 
 var collected = regexp.MustCompile(`Collected : (\d+)`)
 
-// instructions are those of a server that is started for n lives of each of 16 callers.
+// instructions are those of a server that is started for n lives of each of 32 callers.
 func instructions(t *testing.T, n int) int {
 	t.Helper()
 	port := strconv.Itoa(rig.FreePort(t))
@@ -166,7 +166,7 @@ func instructions(t *testing.T, n int) int {
 	raw := redis.NewUniversalClient(&where)
 	defer raw.Close()
 	kit.WaitFor(t, "the server answers", func() bool { return raw.Ping(t.Context()).Err() == nil })
-	open(t, where).lives(t, 16, n)
+	open(t, where).lives(t, 32, n)
 	_ = raw.ShutdownNoSave(t.Context()).Err() // the server ends without an answer
 	<-ended
 	m := collected.FindSubmatch(said.Bytes())

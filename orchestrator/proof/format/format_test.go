@@ -31,9 +31,14 @@ func compare(t *testing.T, namespace string, got, want answers) {
 }
 
 // This build answers about a store of format 1 what the build answered that wrote it.
-func TestAnswersAboutFormat1(t *testing.T) {
-	where, raw := startOn(t, "format1")
-	names, want := namespaces(t, raw), recorded(t, "format1")
+func TestAnswersAboutFormat1(t *testing.T) { wantAnswers(t, "format1") }
+
+// This build answers about a store of format 2 what the build answered that wrote it.
+func TestAnswersAboutFormat2(t *testing.T) { wantAnswers(t, "format2") }
+
+func wantAnswers(t *testing.T, format string) {
+	where, raw := startOn(t, format)
+	names, want := namespaces(t, raw), recorded(t, format)
 	s := open(t, where, names)
 	for _, name := range names {
 		compare(t, name, askEverything(t, s.Engine(name), raw), want[name])

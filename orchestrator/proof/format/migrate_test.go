@@ -51,7 +51,7 @@ func wantConverted(t *testing.T, raw redis.UniversalClient, namespace string, be
 		}
 	}
 	meta := raw.HMGet(t.Context(), metaKey(namespace), "format", "migrating").Val()
-	if meta[0] != "2" || meta[1] != nil {
+	if meta[0] != "3" || meta[1] != nil {
 		t.Errorf("%s has the format %v, and its conversion is at %v", namespace, meta[0], meta[1])
 	}
 }
@@ -76,13 +76,15 @@ type oldLibrary struct {
 	t    *testing.T
 	raw  redis.UniversalClient
 	name string
+	// known is the newest format that it knows.
+	known string
 }
 
 func loadOldLibrary(t *testing.T, raw redis.UniversalClient, format string) oldLibrary {
 	t.Helper()
 	name, err := raw.FunctionLoad(t.Context(), string(unpack(t, format+".lua.gz"))).Result()
 	kit.OK(t, err)
-	return oldLibrary{t, raw, name}
+	return oldLibrary{t, raw, name, strings.TrimPrefix(format, "format")}
 }
 
 // wantRefused checks that a function of an earlier build refuses the store and changes nothing.
@@ -91,7 +93,7 @@ func (l oldLibrary) wantRefused(namespace, verb string, args ...any) {
 	before := l.raw.Dump(l.t.Context(), metaKey(namespace)).Val()
 	records := recordsOf(l.t, l.raw, namespace)
 	err := l.raw.FCall(l.t.Context(), l.name+"_"+verb, []string{metaKey(namespace)}, args...).Err()
-	if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=2 known=1") {
+	if err == nil || !strings.HasPrefix(err.Error(), "store_newer format=3 known="+l.known) {
 		l.t.Errorf("%s of the earlier build answers %v", verb, err)
 	}
 	if after := l.raw.Dump(l.t.Context(), metaKey(namespace)).Val(); after != before {
@@ -133,6 +135,32 @@ func TestAConversionIsKilledAfterAnyStep(t *testing.T) {
 		}
 		kill += kill // the first steps, and then fewer
 	}
+}
+
+// One step takes a store of format 2 over. It leaves the strings as they are, however many there are, and the earlier
+// build refuses the store from then on.
+func TestAStoreOfFormat2IsTakenOverInOneStep(t *testing.T) {
+	_, raw := startOn(t, "format2")
+	old, before := loadOldLibrary(t, raw, "format2"), recordsOf(t, raw, "team")
+	kit.OK(t, raw.FCall(t.Context(), old.name+"_stats", []string{metaKey("team")}, 0).Err())
+	texts := map[string]string{}
+	for key := range before {
+		texts[key] = raw.Get(t.Context(), key).Val()
+	}
+	if !step(t, raw, "team", 1) {
+		t.Error("there is more to do after the first step")
+	}
+	wantConverted(t, raw, "team", before)
+	for key, was := range texts {
+		if raw.Get(t.Context(), key).Val() != was {
+			t.Errorf("%s was written again", key)
+		}
+		if format, err := kit.StringFormat(t.Context(), raw, key); err != nil || format != 2 {
+			t.Errorf("%s has format %d, %v", key, format, err)
+		}
+	}
+	old.wantRefused("team", "stats", 0)
+	old.wantRefused("team", "tick")
 }
 
 // Two processes that start at once convert one store together.

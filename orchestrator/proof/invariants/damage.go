@@ -147,9 +147,8 @@ var TaskDamages = []damage{
 		Plant: func(s *inspectFixture) { s.rawCommand("HSET", "run:"+currentRun(s.closed, s), "state", "running") },
 	},
 	{Kind: "attempt_differs", what: "one run too many", Plant: setTaskField(theLeased, "attempt", "3")},
-	{Kind: "attempt_differs", what: "another run", also: []string{"lease_wrong"}, Plant: func(s *inspectFixture) {
-		s.rawCommand("HSET", "task:"+s.leased.TaskID, "run", s.firstRun)
-	}},
+	{Kind: "attempt_differs", what: "another run", also: []string{"lease_wrong", "token_differs"},
+		Plant: func(s *inspectFixture) { s.rawCommand("HSET", "task:"+s.leased.TaskID, "run", s.firstRun) }},
 
 	{Kind: "emissions_differ", what: "fewer than it has", Plant: setTaskField(theLeased, "emitted", "0")},
 	{Kind: "emissions_differ", what: "one is lost", Plant: func(s *inspectFixture) {

@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -56,7 +57,7 @@ func RefusedAsNewer(t *testing.T, err error) {
 	t.Helper()
 	Refused(t, err, picket.CodeUnavailable)
 	if text := err.Error(); !strings.Contains(text,
-		"the store has format 7, and this version of picket knows formats up to 2") {
+		fmt.Sprint("the store has format 7, and this version of picket knows formats up to ", Format)) {
 		t.Errorf("the error says %q", text)
 	}
 }

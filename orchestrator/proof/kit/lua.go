@@ -189,8 +189,9 @@ func (f LuaFile) Counted() (source string, branches []string) {
 }
 
 // LuaGlobals are the names that Redis gives to every script.
-var LuaGlobals = []string{"ARGV", "KEYS", "assert", "cjson", "cmsgpack", "ipairs", "math", "next", "pairs", "pcall",
-	"redis", "select", "setmetatable", "string", "table", "tonumber", "tostring", "type", "unpack", "verb"}
+var LuaGlobals = []string{"ARGV", "KEYS", "assert", "cjson", "cmsgpack", "getmetatable", "ipairs", "math", "next",
+	"pairs", "pcall", "rawset", "redis", "select", "setmetatable", "string", "table", "tonumber", "tostring", "type",
+	"unpack", "verb"}
 
 // Needs lists the parts that a file names in its header.
 func (f LuaFile) Needs() []string {

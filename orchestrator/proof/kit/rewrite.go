@@ -14,6 +14,7 @@ import (
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator"
 	"github.com/picket-dev/picket/orchestrator/lua"
+	"github.com/picket-dev/picket/orchestrator/store"
 )
 
 // Builtin returns the program of this build.
@@ -130,4 +131,14 @@ func CallRaw(ctx context.Context, c redis.UniversalClient, s *orchestrator.Store
 		return err
 	}
 	return c.FCall(ctx, s.Connection().Program().Library().Function(verb), []string{Meta}, args...).Err()
+}
+
+// CallBatch calls several verbs by the function of a library that does so. It returns two values for each verb: 1 if it
+// has refused or broken, else 0, and its answer.
+func CallBatch(ctx context.Context, c redis.UniversalClient, function string, args ...any) ([]any, error) {
+	got, err := c.FCall(ctx, function, []string{Meta}, args...).Result()
+	if err != nil {
+		return nil, err
+	}
+	return store.UnpackReplies(got)
 }

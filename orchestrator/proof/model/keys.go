@@ -45,5 +45,5 @@ func (x *machine) showNewerFormat() {
 	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 9).Err())
 	_, err := x.e.Stats(x.ctx)
 	x.agree(err, picket.CodeUnavailable, "a newer store")
-	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", 2).Err())
+	x.ok(x.raw.HSet(x.ctx, x.prefix+"meta", "format", kit.Format).Err())
 }

@@ -68,11 +68,17 @@ func (x *machine) read() *storedState {
 	}
 	_, err := p.Exec(x.ctx)
 	x.ok(err)
+	all := valuesOf(taskRuns, (*redis.StringSliceCmd).Val)
+	for id, t := range tasks { // the record names the last one
+		if run := t.Val()["run"]; run != "" {
+			all[id] = append(all[id], run)
+		}
+	}
 	return &storedState{
 		states:    valuesOf(states, (*redis.StringSliceCmd).Val),
 		helps:     valuesOf(helps, (*redis.StringSliceCmd).Val),
 		tasks:     valuesOf(tasks, (*redis.MapStringStringCmd).Val),
-		taskRuns:  valuesOf(taskRuns, (*redis.StringSliceCmd).Val),
+		taskRuns:  all,
 		runs:      valuesOf(runs, (*redis.MapStringStringCmd).Val),
 		members:   valuesOf(members, (*redis.ZSliceCmd).Val),
 		lanes:     scores(lanes),

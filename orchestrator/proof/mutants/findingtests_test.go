@@ -26,6 +26,7 @@ var findingTests = map[string]string{
 	"a store is adopted that is not converted":                           "TestEveryScriptWaitsForTheConversion",
 	"the position of another server is used":                             "TestAnotherServerConvertsFromTheBeginning",
 	"records beyond the bound of a step are left":                        "TestRecordsAreConvertedInSteps",
+	"a conversion that an earlier version has begun is left":             "TestABegunConversionToFormat2IsCarriedOn",
 	"a conversion has no end":                                            "TestRecordsAreConvertedInSteps",
 	"the lease of another key is renewed":                                "TestALeaseIsRenewedForItsKeyAlone",
 	"updates of tasks are not kept":                                      "TestUpdatesOfATaskAreKeptForPush",

@@ -200,6 +200,9 @@ func (l *lossHistory) checkTasks() {
 func (l *lossHistory) checkTask(task string, leased bool) {
 	runs, err := l.raw.LRange(l.ctx, lossPrefix+"runs:"+task, 0, -1).Result()
 	kit.OK(l.t, err)
+	if last := l.raw.HGet(l.ctx, lossPrefix+"task:"+task, "run").Val(); last != "" {
+		runs = append(runs, last)
+	}
 	p := l.raw.Pipeline()
 	got := make([]*redis.SliceCmd, len(runs))
 	for i, run := range runs {

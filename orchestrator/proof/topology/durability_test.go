@@ -100,15 +100,15 @@ func TestDurabilityAsksAsAUser(t *testing.T) {
 		"+@all -flushall -debug -shutdown": "warning: the user may run FLUSHDB, CONFIG SET:",
 		"+@all -@dangerous +config|get":    "refused: the user may not ask what kind of server this is",
 		"+@all -@dangerous +info":          "refused: the user may not ask how the server keeps its data",
-		"+info +config|get +eval +fcall +function +mget +mset +debug": "refused: the user may not ask whether the " +
+		"+info +config|get +eval +fcall +function +mget +mset +zmscore +debug": "refused: the user may not ask whether the " +
 			"server loads all that it keeps",
-		"+info +config|get +eval +fcall +function +mget +mset +debug +acl|dryrun": "",
-		"+info +config|get +ping +acl|dryrun":                                     "refused: the user may not run scripts",
+		"+info +config|get +eval +fcall +function +mget +mset +zmscore +debug +acl|dryrun": "",
+		"+info +config|get +ping +acl|dryrun":                                              "refused: the user may not run scripts",
 		"+info +config|get +eval +evalsha +acl|dryrun": "refused: the user may not load or call the functions of Picket: " +
-			"it lacks +fcall +function|load +function|list +function|delete +mget +mset",
+			"it lacks +fcall +function|load +function|list +function|delete +mget +mset +zmscore",
 		"+info +config|get +eval +fcall +function|load +function|list +mset +acl|dryrun": "refused: the user may not " +
-			"load or call the functions of Picket: it lacks +function|delete +mget",
-		"+info +config|get +eval +fcall +function +mget +mset " +
+			"load or call the functions of Picket: it lacks +function|delete +mget +zmscore",
+		"+info +config|get +eval +fcall +function +mget +mset +zmscore " +
 			"+@dangerous -flushall -flushdb -debug -shutdown -config +config|get": "",
 	} {
 		var words []any
