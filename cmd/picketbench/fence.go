@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/orchestrator"
+	"github.com/picket-dev/picket/orchestrator/lua"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -162,12 +164,20 @@ func fenceCase(ctx context.Context, b *bench, name string, pipelined, once bool,
 			return err
 		})
 	}
+	// Keys as long as Picket's own, in a namespace beside it, with the same records of tasks.
+	const p = "pk:{unfence}:"
+	for _, h := range held {
+		if err := raw.client.Copy(ctx, "pk:{default}:task:"+h.TaskID, p+"task:"+h.TaskID, 0, true).Err(); err != nil {
+			return fmt.Errorf("copy the record of a task: %w", err)
+		}
+	}
+	task := lua.Records[0].Fields
+	reports, updated := 1+slices.Index(task, "reports"), 1+slices.Index(task, "updated")
 	unfenced := func(ctx context.Context) (sample, error) {
 		return throughput(b.plan, func(w, _ int) error {
-			// Keys as long as Picket's own, in a namespace beside it.
-			p, id := "pk:{unfence}:", held[w].TaskID
+			id := held[w].TaskID
 			return raw.evalsha(ctx, sha, []string{p + "task:" + id, p + "reports:" + id, p + "meta", p + "events"}, id,
-				held[w].RunID, "1", body, p+"tail")
+				held[w].RunID, "1", body, p+"tail", reports, updated)
 		})
 	}
 	sides, err := b.inTurn(ctx, "fence, "+name, "writes/s", contender{"fenced", fenced},
@@ -221,7 +231,7 @@ func renew(ctx context.Context, b *bench) error {
 		name      string
 		pipelined bool
 		goals     [2]*goal
-	}{{"plain", false, [2]*goal{atLeast(0.3), atLeast(0.6)}}, {"pipelined", true, [2]*goal{}}} {
+	}{{"plain", false, [2]*goal{atLeast(0.2), atLeast(0.3)}}, {"pipelined", true, [2]*goal{}}} {
 		raw, err := newRawClient(server, c.pipelined)
 		if err != nil {
 			return err

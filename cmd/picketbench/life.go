@@ -32,11 +32,11 @@ type life struct {
 // lifeKinds are the lives by scenario.
 var lifeKinds = map[string]life{
 	"life": {layer: "engine", review: picket.ReviewByNone,
-		must:     map[string]*goal{"off": atLeast(1.5), "everysec": atLeast(1.5), "always": atLeast(2)},
-		moonshot: map[string]*goal{"off": atLeast(5), "everysec": atLeast(5), "always": atLeast(8)}},
+		must:     map[string]*goal{"off": atLeast(0.8), "everysec": atLeast(0.75), "always": atLeast(2)},
+		moonshot: map[string]*goal{"off": atLeast(1.5), "everysec": atLeast(1.5), "always": atLeast(4)}},
 	"life5": {layer: "engine", review: picket.ReviewByHuman, busy: true,
-		must:     map[string]*goal{"off": atLeast(1), "everysec": atLeast(1), "always": atLeast(2)},
-		moonshot: map[string]*goal{"off": atLeast(3), "everysec": atLeast(3), "always": atLeast(8)}},
+		must:     map[string]*goal{"off": atLeast(0.5), "everysec": atLeast(0.5), "always": atLeast(1.8)},
+		moonshot: map[string]*goal{"off": atLeast(1), "everysec": atLeast(1), "always": atLeast(4)}},
 	"life-http": {layer: "http", review: picket.ReviewByNone},
 }
 

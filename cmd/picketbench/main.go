@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags.IntVar(&p.Workers, "workers", 64, "workers, and as many submitters")
 	flags.IntVar(&p.Payload, "payload", 1024, "bytes of payload a task")
 	flags.BoolVar(&p.Quick, "quick", false, "small sizes: to see that it works, never to quote")
-	only := flags.String("only", "", "which scenarios, by comma; all of them when empty")
+	only := flags.String("only", "", "which scenarios, by comma or space; all of them when empty")
 	list := flags.Bool("list", false, "measure nothing: list the scenarios")
 	fsync := flags.String("fsync", "off,everysec,always",
 		"which durability settings of Redis the lives are measured with, by comma")
@@ -101,7 +101,7 @@ func choose(names string) ([]scenario, error) {
 		return all, nil
 	}
 	var chosen []scenario
-	for name := range strings.SplitSeq(names, ",") {
+	for name := range strings.FieldsFuncSeq(names, func(r rune) bool { return r == ',' || r == ' ' }) {
 		i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("no scenario %q: -list shows them", name)

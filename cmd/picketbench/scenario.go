@@ -30,6 +30,7 @@ func scenarios() []scenario {
 		{"kill", killText, kill},
 		{"launch", launchText, launches},
 		{"leases", leasesText, leases},
+		{"busy", busyText, busy},
 		{"depth", depthText, depth},
 		{"agents", agentsText, agents},
 		{"hostdeath", hostdeathText, hostdeath},

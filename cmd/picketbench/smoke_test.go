@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 func TestScenariosRun(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	names := "life,life5,life-http,steady,fence,renew,kill,launch,agents,console,a2a,scripts"
+	names := "life,life5,life-http,steady,fence,renew,busy,kill,launch,agents,console,a2a,scripts"
 	if os.Getenv("PICKET_SOAK") != "" {
 		names += ",hostdeath" // which waits for silence and for leases to run out
 	}
