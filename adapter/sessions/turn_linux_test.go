@@ -99,6 +99,8 @@ func TestASessionTakesATask(t *testing.T) {
 	if n := promptsSeen(t, k, session); n != 1 {
 		t.Errorf("the agent sees %d prompts during the run", n)
 	}
+	over := k.cfg.clock() + time.Millisecond
+	proctest.Eventually(t, func() bool { return k.cfg.clock() >= over }, "the late prompt does not expire")
 	close(work.release)
 	s.answered(early, "hello")
 	if last, _ := s.awaitEnd(late); last.State != picket.PromptRefused || last.Reason != "expired" {
