@@ -16,7 +16,7 @@ ONLY      ?=
 RACE_PKGS ?= ./orchestrator/... ./toolproxy/... ./reaper/... ./adapter/... ./internal/... ./cmd/picket/... ./cmd/picket-conformance/... ./cmd/scripted-worker/... . ./budget
 
 .DEFAULT_GOAL := help
-.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc recordlua keydoc importdoc policydoc a2adoc soak agents conformance-mcp conformance-a2a-js fuzz lint fmt demo clean
+.PHONY: frozen help up build redis chromium screenshots picture quick test race real bench benchdoc recordlua keydoc importdoc policydoc a2adoc soak soakdoc agents conformance-mcp conformance-a2a-js fuzz lint fmt demo clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-19s %s\n", $$1, $$2}' Makefile
@@ -50,7 +50,7 @@ chromium: # never fails: without a browser the tests of the console in one are s
 		echo "To test it: sudo apt-get install chromium (Debian), or install Google Chrome." >&2; \
 	fi
 
-# Without the proof suites: a change in the engine links each of their 12 binaries,
+# Without the proof suites: a change in the engine links a binary for each of them,
 # which takes as long as all other packages together, and their short counts prove little.
 quick: ## the inner loop: short tests in memory and on the virtual clock, in less than a minute
 	@GOGC=400 $(GO) test -short -timeout 5m $(TESTFLAGS) $$($(GO) list ./... | grep -v /orchestrator/proof/)
@@ -82,8 +82,14 @@ picture: redis chromium ## the picture of the console in README.md
 	@mkdir -p docs/images
 	PICKET_README_PICTURE="$(CURDIR)/docs/images/console.png" $(GO) test -count=1 -timeout 9m -run '^TestReadmePicture$$' ./internal/e2e
 
-soak: redis ## all tests, the random ones with many times the rounds; no limit in time
-	PICKET_SOAK=1 $(GO) test -count=1 -timeout 0 -v $(TESTFLAGS) ./...
+SLICES  ?= 1
+SOAKPKG ?= ./...
+soak: redis ## all tests, the random ones with many times the rounds; no limit in time (SLICES=8: an eighth of the rounds)
+	PICKET_SOAK=1/$(SLICES) PICKET_SOAK_LOG=$(CURDIR)/docs/soak.jsonl \
+		$(GO) test -count=1 -p 1 -timeout 0 -v $(TESTFLAGS) $(SOAKPKG)
+
+soakdoc: # the table of soak runs in docs/proof.md from docs/soak.jsonl
+	$(GO) test ./internal/rig -run TestProofShowsTheSoakRuns -update
 
 # The versions that were run; their output and their flags change between them.
 AGENTS         ?= claude codex gemini opencode

@@ -184,7 +184,7 @@ func contains(list []string, one string) bool {
 // random policies: each line that an agent has ever written is in the history.
 func TestKilledAgainAndAgain(t *testing.T) {
 	rig.SkipShort(t)
-	random, rounds := rig.Random(t), rig.Rounds(8, 200)
+	random, rounds := rig.Random(t), rig.SoakRounds(t, "workspaces", 8, 200)
 	w := newWorktreeFixture(t)
 	lease := w.s.Grant(adaptertest.Task{OnExit: picket.OnExitComplete})
 	points := append(append([]string{"retired"}, making...), committing...)

@@ -358,10 +358,11 @@ func TestSessionsAgreeWithAModel(t *testing.T) {
 			}
 		})
 		w := &modelWorld{fixture: f, t: t, rnd: rnd, money: newModelMoney(), counts: map[picket.WakeReason]int64{}}
-		rounds := rig.Rounds(8, 2000)
+		suite, usual, soak := "sessions and wakes, in memory", 8, 2000
 		if !base.Virtual {
-			rounds = rig.Rounds(5, 500)
+			suite, usual, soak = "sessions and wakes, on Redis", 5, 500
 		}
+		rounds := rig.SoakRounds(t, suite, usual, soak)
 		for round := range rounds {
 			m := w.newRound(round)
 			actions := m.actions()

@@ -39,13 +39,13 @@ func TestShapesOfTrees(t *testing.T) {
 	rig.SkipShort(t)
 	counts := &survivorCounts{survivors: map[string]int{}}
 	levels := proctest.Levels(t)
-	start := time.Now()
+	start, rounds := time.Now(), rig.SoakRounds(t, "process trees, of each shape and containment", 2, 50)
 	t.Run("shapes", func(t *testing.T) {
 		for _, level := range levels {
 			for _, s := range treeShapes {
 				t.Run(level+"/"+s.name, func(t *testing.T) {
 					t.Parallel()
-					for round := range rig.Rounds(2, 50) {
+					for round := range rounds {
 						checkTreeEnds(t, s, level, round, counts)
 					}
 				})

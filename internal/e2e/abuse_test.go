@@ -31,6 +31,12 @@ const maxResident = 200 << 20
 // times returns n in a usual run, and n multiplied by soak in a soak run.
 func times(n, soak int) int { return rig.Rounds(n, n*soak) }
 
+// soakTimes is times for a suite whose soak runs are kept.
+func soakTimes(t *testing.T, suite string, n, soak int) int {
+	t.Helper()
+	return rig.SoakRounds(t, suite, n, n*soak)
+}
+
 // abuseTest is a server under attack, and a client who must not notice.
 type abuseTest struct {
 	*testEnv
@@ -54,7 +60,7 @@ func TestAbuse(t *testing.T) {
 	s.fillLog()
 	s.before = s.usage()
 
-	for round := range times(1, 4) {
+	for round := range soakTimes(t, "HTTP abuse", 1, 4) {
 		began := time.Now()
 		stop := s.keepHealthyClient()
 		s.attack(round)

@@ -40,7 +40,7 @@ func TestWriteRacesExpiry(t *testing.T) {
 	w.up("--redis", w.storeURL(), "--log-level", "warn")
 	random := rig.Random(t)
 	var races []*expiryRace
-	for i := range times(25, 40) {
+	for i := range soakTimes(t, "writes against death", 25, 40) {
 		races = append(races, planRace(w, fmt.Sprintf("racer%d", i), random))
 	}
 	var running sync.WaitGroup

@@ -48,7 +48,7 @@ type killTest struct {
 // before, each goes on after the last report that was acknowledged, all end,
 // and nothing is left running.
 func TestKillsAtRandom(t *testing.T) {
-	kills := times(15, 134)
+	kills := soakTimes(t, "kill -9", 15, 134)
 	c := &killTest{
 		testEnv:   newTestEnv(t),
 		random:    rig.Random(t),

@@ -125,7 +125,7 @@ func usd(text string) budget.Money {
 func TestTwoProxiesMakeExactlyThreeCalls(t *testing.T) {
 	w, s := newTestEnv(t), newPaidService(t)
 	pairs := w.money(s)
-	rounds := times(20, 50)
+	rounds := soakTimes(t, "ten calls on three", 20, 50)
 	for round := range rounds {
 		l := w.funded(fmt.Sprint("round", round))
 		before := s.hits.Load()

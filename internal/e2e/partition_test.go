@@ -17,7 +17,7 @@ func TestPartitions(t *testing.T) {
 	hub, spokes := spokes(t, len(ways)+1)
 	z := newFreezeTest(t)
 	front := z.behind(hub)
-	for batch := range times(1, 50) {
+	for batch := range soakTimes(t, "partitions, rounds of 6", 1, 50) {
 		var lanes []*workerPair
 		for i := range ways {
 			l := z.networkWorkerPair(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i], spokes[len(ways)])

@@ -32,7 +32,7 @@ func (z *freezeTest) silenceTime() time.Duration {
 // the worker registers again and goes on.
 func TestZombiesOfDeadAgents(t *testing.T) {
 	z := newSilenceTest(t)
-	for batch := range times(1, 60) {
+	for batch := range soakTimes(t, "zombies of dead agents, rounds of 6", 1, 60) {
 		order := []string{"adapter", "adapter+agent", "shim", "adapter", "shim+agent", fenceOnly}
 		var thawed sync.WaitGroup
 		lanes := z.open(batch, len(order))
@@ -64,7 +64,7 @@ func TestPartitionsOfDeadAgents(t *testing.T) {
 	hub, spokes := spokes(t, len(ways)+1)
 	z := newSilenceTest(t)
 	front := z.behind(hub)
-	for batch := range times(1, 50) {
+	for batch := range soakTimes(t, "partitions around the death of agents, rounds of 6", 1, 50) {
 		var lanes []*workerPair
 		for i := range ways {
 			lanes = append(lanes, z.networkWorkerPair(fmt.Sprintf("lane%d-%d", batch, i), front, spokes[i],

@@ -56,7 +56,7 @@ const fenceOnly = "adapter+shim"
 // holds.
 func TestZombies(t *testing.T) {
 	z := newFreezeTest(t)
-	for batch := range times(1, 125) {
+	for batch := range soakTimes(t, "zombies, rounds of 8", 1, 125) {
 		order := slices.Clone(victims)
 		z.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		var thawed sync.WaitGroup
@@ -87,7 +87,7 @@ func TestZombies(t *testing.T) {
 // have piled up when they wake.
 func TestFrozenServers(t *testing.T) {
 	z := newFreezeTest(t)
-	for batch := range times(1, 60) {
+	for batch := range soakTimes(t, "frozen servers, rounds of 4", 1, 60) {
 		roles := [][]int{{1}, {0, 1, 2}, {1, 2}, {0, 1, 2, storeRole}}[z.random.IntN(4)]
 		lanes := z.open(batch, 4)
 		frozen := window*3/4 + time.Duration(z.random.Int64N(int64(window*9/4)))
@@ -134,7 +134,7 @@ func TestKilledHolders(t *testing.T) {
 	z := newFreezeTest(t)
 	// The orphan is looked at first: an adapter that starts takes care of all.
 	who := []string{fenceOnly, "adapter", "shim", "agent"}
-	for batch := range times(1, 60) {
+	for batch := range soakTimes(t, "killed holders, rounds of 4", 1, 60) {
 		lanes := z.open(batch, len(who))
 		for i, l := range lanes {
 			z.count[who[i]]++

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -8,20 +9,10 @@ import (
 	"time"
 )
 
-// Soaking reports whether the random suites run their large counts. PICKET_SOAK
-// asks for them.
-func Soaking() bool { return os.Getenv("PICKET_SOAK") != "" }
-
-// Rounds returns how many rounds a random suite runs: usual in `make test`, soak
-// in `make soak`, and an eighth of usual, but at least one, under the race detector.
-func Rounds(usual, soak int) int {
-	switch {
-	case Soaking():
-		return soak
-	case Race:
-		return max(1, usual/8)
-	}
-	return usual
+// Random returns a source of random numbers with the seed of the test.
+func Random(tb testing.TB) *rand.Rand {
+	tb.Helper()
+	return rand.New(rand.NewPCG(Seed(tb), 0))
 }
 
 // Seed returns the seed of a random test: PICKET_SEED if it is set, and the time
@@ -36,11 +27,6 @@ func Seed(tb testing.TB) uint64 {
 		}
 	}
 	tb.Logf("to repeat, run PICKET_SEED=%d go test -run '^%s$' in this package", seed, tb.Name())
+	seedsUsed.note(tb.Name(), fmt.Sprint(seed))
 	return seed
-}
-
-// Random returns a source of random numbers with the seed of the test.
-func Random(tb testing.TB) *rand.Rand {
-	tb.Helper()
-	return rand.New(rand.NewPCG(Seed(tb), 0))
 }

@@ -115,7 +115,7 @@ func (f *faultyTarget) accept(r *http.Request) (*http.Response, error) {
 // in order, and what comes twice comes under the same id.
 func TestRandomFaultsOnAllSides(t *testing.T) {
 	rig.SkipShort(t)
-	seed, rounds := rig.Seed(t), rig.Rounds(3, 200)
+	seed, rounds := rig.Seed(t), rig.SoakRounds(t, "webhooks", 3, 200)
 	for round := range rounds {
 		t.Run(fmt.Sprint("seed ", seed+uint64(round)), func(t *testing.T) {
 			virtual(t, func(h *fixture) { h.runFaults(rand.New(rand.NewPCG(seed+uint64(round), 0))) })

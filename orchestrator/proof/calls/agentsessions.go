@@ -10,8 +10,9 @@ import (
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 )
 
-// TestSession is the session of the agent m1, after [WithSession].
-const TestSession = "asession_01JZZZZZZZZZZZZZZZZZZZZZZZ"
+// TestSession is the session of the agent m1, after [WithSession]. Its id comes after those that are made of hashes, so
+// that ids are numbered in the same order in every run.
+const TestSession = "asession_7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
 
 func (w *Env) sessions(e *orchestrator.Engine, list ...picket.SessionReport) error {
 	return e.ReportSessions(w.Ctx, kit.AgentOwner, "m1",

@@ -73,7 +73,7 @@ var clockJumps = []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, 
 // clock, and nothing is deleted or overdue.
 func TestClockJumpsInRandomLives(t *testing.T) {
 	rig.SkipShort(t)
-	seed, lives := rig.Seed(t), rig.Rounds(4, 200)
+	seed, lives := rig.Seed(t), rig.SoakRounds(t, "clock jumps, of each of 5 kinds", 4, 200)
 	run := func(t *testing.T, s rig.Store, lives int) {
 		began, total := time.Now(), clockCount{}
 		for i, jump := range clockJumps {

@@ -74,7 +74,7 @@ func givenSeed(t *testing.T) uint64 {
 	if kit.GivenFlags()["rapid.seed"] {
 		return kit.NewRapidFlags(t).Seed
 	}
-	return uint64(time.Now().UnixNano())
+	return rig.Seed(t)
 }
 
 // linearCounts counts what a history held.

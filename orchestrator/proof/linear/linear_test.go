@@ -12,7 +12,7 @@ import (
 )
 
 func TestLinearizable(t *testing.T) {
-	histories := rig.Rounds(10, 500)
+	histories := rig.SoakRounds(t, "linearizability", 10, 500)
 	seed := givenSeed(t)
 	store := rig.Real(t)
 	var sum linearCounts

@@ -96,7 +96,7 @@ func runWithFault(p calls.Setup, c calls.Case, m calls.Fault) string {
 func TestLostRepliesReal(t *testing.T) {
 	s := rig.Real(t)
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	start, cells, seed, rounds := time.Now(), 0, rig.Seed(t), rig.Rounds(1, 20)
+	start, cells, seed, rounds := time.Now(), 0, rig.Seed(t), rig.SoakRounds(t, "lost replies", 1, 20)
 	cases := todaysCases(t)
 	for range rounds {
 		for _, c := range cases {

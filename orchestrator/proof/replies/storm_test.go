@@ -69,7 +69,7 @@ func TestLostReplyStormReal(t *testing.T) {
 			// The driver's look whether a refused server is back outlives it by a second.
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent(),
 				goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-			for round := range rig.Rounds(1, 20) {
+			for round := range rig.SoakRounds(t, "storm of lost replies, rounds of 80 lives"+batching(noBatch), 1, 20) {
 				runStorm(t, s, fmt.Sprint("storm-", round), noBatch)
 			}
 		})

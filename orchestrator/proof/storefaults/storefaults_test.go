@@ -43,7 +43,7 @@ type faultyStore struct {
 // whole or not at all, and the same request, made again when the trouble is
 // over, has its effect once.
 func TestStoreFaultsReal(t *testing.T) {
-	random, rounds := rig.Random(t), rig.Rounds(len(rig.Outages), 200)
+	random, rounds := rig.Random(t), rig.SoakRounds(t, "store trouble", len(rig.Outages), 200)
 	const workers = 24
 	var stores []*faultyStore
 	for range workers {

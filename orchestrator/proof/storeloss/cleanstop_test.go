@@ -291,7 +291,7 @@ func TestMarkedStopsAndCopiesReal(t *testing.T) {
 		granted[token] = who
 	}
 	granted[first.tokens[0]] = "first"
-	for range rig.Rounds(40, 1000) {
+	for range rig.SoakRounds(t, "clean stops", 40, 1000) {
 		record(first, "first")
 		floor, clean := first.floor(), rnd.IntN(4) > 0
 		if clean {

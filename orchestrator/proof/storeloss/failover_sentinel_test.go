@@ -27,7 +27,7 @@ func TestFailoverSentinelReal(t *testing.T) {
 		l.startProcess(trio.Store(), i < 2, nil)
 	}
 	var adopted, served []time.Duration
-	for i := range rig.Rounds(3, 200) {
+	for i := range rig.SoakRounds(t, "failover by Sentinels", 3, 200) {
 		a, s := sentinelRound(t, l, trio, i)
 		adopted, served = append(adopted, a), append(served, s)
 		if len(l.promises.broken) > 0 {

@@ -22,7 +22,7 @@ import (
 // writable while the new one is adopted. One orchestrator is on either side of the cut.
 func TestFailoverCutLinkReal(t *testing.T) {
 	f := newFailoverHistory(t, nil)
-	n := rig.Rounds(3, 200)
+	n := rig.SoakRounds(t, "failover with a cut link", 3, 200)
 	for i := range n {
 		f.round(i)
 		if t.Failed() || len(f.l.promises.broken) > 0 {

@@ -24,7 +24,7 @@ func TestStateRewoundReal(t *testing.T) {
 		l.startProcess(s, i == 0, nil)
 	}
 	l.snapshot()
-	n := rig.Rounds(10, 200)
+	n := rig.SoakRounds(t, "state put back under a living server", 10, 5*200)
 	for range n {
 		l.rewindCycle()
 		for promise, times := range l.promises.broken {

@@ -27,7 +27,7 @@ import (
 // clients remember what the store has forgotten.
 func TestStateLossReal(t *testing.T) {
 	l := newLossHistory(t, nil)
-	l.cycles(rig.Rounds(25, 1000))
+	l.cycles(rig.SoakRounds(t, "state loss", 25, 1000))
 	l.summary()
 	if len(l.promises.broken) > 0 {
 		t.Errorf("broken promises: %v\n%s", l.promises.broken, strings.Join(l.promises.first, "\n"))
