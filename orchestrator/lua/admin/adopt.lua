@@ -8,7 +8,6 @@
 -- Reply: OK
 -- Errors: adopt_lost (another was faster), store_newer, store_migrating
 meta = pick(META, 'store', 'identity', 'floor', 'seq', 'order', 'granted', 'now', 'format', 'gaps', 'migrating')
-meta.read = {}
 local wrong = (meta.store or meta.format) and wrong_format(meta.format, meta.migrating) -- @adopts-converted
 if wrong then return wrong end
 local here = identity()
@@ -44,4 +43,5 @@ if new > 0 then
     '{"storeId":' .. quote(store) .. ',"floor":' .. F(new) .. '}')
   wake('lane *')
 end
+meta.read = {} -- The call stores all numbers. If an adoption is refused or breaks, it stores none.
 return 'OK'

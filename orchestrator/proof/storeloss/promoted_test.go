@@ -45,6 +45,36 @@ func TestEveryScriptAsksWhichServerItIsOn(t *testing.T) {
 	})
 }
 
+// An adoption that comes too late changes nothing, also on a store that was emptied after it was looked at.
+func TestAnAdoptionThatIsTooLateChangesNothing(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		kit.OnBothStores(t, func(t *testing.T, f *kit.Fixture) {
+			f.MustSubmit(t, picket.TaskSpec{})
+			if empty {
+				kit.OK(t, f.Raw.FlushDB(f.Ctx).Err())
+			}
+			was, meta := dumpAll(t, f)
+			err := kit.CallRaw(f.Ctx, f.Raw, f.Store, f.RigStore, "adopt", "another server", "", "", "", "store_new",
+				7, 9)
+			if err == nil || !strings.HasPrefix(err.Error(), "adopt_lost") {
+				t.Errorf("the adoption is answered with %v", err)
+			}
+			is, metaIs := dumpAll(t, f)
+			if is != was || !maps.Equal(meta, metaIs) {
+				t.Errorf("before %v\n%s\nafter %v\n%s", meta, was, metaIs, is)
+			}
+		})
+	}
+}
+
+// dumpAll is all that the store has: what [kit.Dump] says, and the record of the namespace.
+func dumpAll(t *testing.T, f *kit.Fixture) (text string, meta map[string]string) {
+	t.Helper()
+	text, err := kit.Dump(f.Ctx, f.Raw, nil)
+	kit.OK(t, err)
+	return text, metaAndEvents(t, f.Raw)
+}
+
 func metaAndEvents(t *testing.T, raw redis.UniversalClient) map[string]string {
 	t.Helper()
 	all, err := raw.HGetAll(t.Context(), kit.Meta).Result()
