@@ -21,7 +21,7 @@ const (
 )
 
 // baseParts are in every script, so no header names them.
-var baseParts = []string{"_base", "_records", "_store", "_prelude", "_identity", "_clock", "_run"}
+var baseParts = []string{"_base", "_records", "_writes", "_store", "_prelude", "_identity", "_clock", "_run"}
 
 func TestEveryLuaFileNamesWhatItNeeds(t *testing.T) {
 	files := kit.LuaSources(t)

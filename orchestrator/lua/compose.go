@@ -12,7 +12,7 @@ import (
 
 // base are the parts that every verb uses, in their order. Their names are known in
 // every file. What any other part defines is known in the files that need it.
-var base = []string{"_base", "_records", "_store", "_prelude", "_identity", "_clock", "_run"}
+var base = []string{"_base", "_records", "_writes", "_store", "_prelude", "_identity", "_clock", "_run"}
 
 // Verb is one transition, or one look at the state.
 type Verb struct {
@@ -252,7 +252,7 @@ func inline(list []token) []token {
 
 // special are the commands that _store.lua does not just run.
 var special = []string{"ZADD", "ZREM", "RPUSH", "SET", "PUBLISH", "XADD", "GET", "HGET", "HMGET", "HGETALL", "DEL",
-	"EXISTS", "ZSCORE", "PEXPIRE"}
+	"EXISTS", "ZSCORE", "PEXPIRE", "HSET", "HINCRBY", "HSTRLEN"}
 
 // closing is the token that closes the bracket which a token opens.
 func closing(list []token, open int) int {

@@ -15,7 +15,8 @@ import (
 
 // baseTexts are the least that a program has.
 func baseTexts(more map[string]string) map[string]string {
-	texts := map[string]string{"_base": "local a0\n", "_records": "", "_store": "", "_prelude": "", "_identity": "",
+	texts := map[string]string{"_base": "local a0\n", "_records": "", "_writes": "", "_store": "",
+		"_prelude": "", "_identity": "",
 		"_clock": "",
 		"_run":   ""}
 	maps.Copy(texts, more)

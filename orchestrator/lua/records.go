@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Record is a kind of record that the store keeps as one string, since every task has one. Its fields that nearly all
-// of them have come first, in the order of Fields, and then one map of all others, or false.
+// Record describes a kind of record that the store keeps as one string. There is at least one such record for each
+// task, so its size and its cost matter. The string has the values of Fields, in their order, and then one map of all
+// other fields, or false.
 type Record struct {
 	Kind   string // its keys begin with it, and a colon
 	Fields []string

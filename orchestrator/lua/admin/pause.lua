@@ -13,10 +13,11 @@ if err then return err end
 if not was and not hard and paused ~= '' and pause_changed(ARGV[7]) then return refuse_pause_changed() end
 if not was then
   local mode = (hard or paused == 'hard') and 'hard' or 'soft'
-  call('HSET', META, 'paused', mode, 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
+  call_now('HSET', META, 'paused', mode, 'paused_by', actor, 'paused_why', ARGV[3], 'paused_at', RAW)
+  local before = paused
+  paused = mode -- as in the store, even if this verb breaks
   emit('namespace.paused', { actor = actor }, '{"hard":' .. tostring(hard) .. ',"reason":' .. quote(ARGV[3]) ..
-    before_after('paused', paused, mode) .. '}')
-  paused = mode
+    before_after('paused', before, mode) .. '}')
   if hard then
     call('ZADD', K('chores'), NOW, 'pause')
     stop_runs(actor, num(ARGV[4])) -- @pauses-runs

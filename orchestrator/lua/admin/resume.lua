@@ -9,10 +9,11 @@ if err then return err end
 if not was and paused ~= '' and pause_changed(ARGV[5]) then return refuse_pause_changed() end
 if not was and paused ~= '' then
   call('HDEL', META, 'paused', 'paused_by', 'paused_why', 'paused_at')
-  call('ZREM', K('chores'), 'pause')
-  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. before_after('paused', paused, '') ..
-    '}')
+  local before = paused
   paused = ''
+  call('ZREM', K('chores'), 'pause')
+  emit('namespace.resumed', { actor = ARGV[1] }, '{"reason":' .. quote(ARGV[2]) .. before_after('paused', before, '') ..
+    '}')
   wake('lane *')
 end
 remember(ARGV[3], ARGV[4], 'done', DAY)

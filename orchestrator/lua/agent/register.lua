@@ -47,7 +47,7 @@ if name ~= '' then call('ZADD', named_agents(name, by), '0', id) end
 -- One counter for all agents: it does not fall when a record is deleted, nor
 -- when an older store comes back, for the floor has risen then.
 local next_incarnation = F(math.max(num(meta.incarnations), floor) + 1) -- @next-incarnation
-call('HSET', META, 'incarnations', next_incarnation)
+call_now('HSET', META, 'incarnations', next_incarnation)
 meta.incarnations = next_incarnation
 local old_role = a.role
 put(a, 'role', role, 'name', ARGV[6], 'caps', ARGV[7], 'max', ARGV[8], 'load', '0', 'endpoint', ARGV[9],

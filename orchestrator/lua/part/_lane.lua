@@ -84,6 +84,7 @@ local function push(id, t, lane)
   local head = head_of(lane)
   if head == nil then
     call('ZADD', K('lanes'), 'LT', F(s), lane)
+    if s <= last_head then heads[lane] = s end
   elseif not head or s < head then
     set_head(lane, s)
   end
@@ -93,8 +94,8 @@ end
 
 -- take_from_lane takes out of a lane what has the id of a task.
 local function take_from_lane(id, lane)
+  remove_task(queue_of(lane), id) -- the lane is read before it changes: a verb that breaks later leaves it as it was
   call('ZREM', K('lane:', lane), id)
-  if queues[lane] then remove_task(queues[lane], id) end
   local q = queue_of(lane)
   local first = q[q.first]
   set_head(lane, first and first[2])

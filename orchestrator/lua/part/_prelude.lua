@@ -25,7 +25,7 @@ local count_activity, keep_activity, drop_activity, save_activity = (function()
     local SLOT, SLOTS = 120000, 30
     local slot, begun = math.floor(raw / SLOT), false
     for figure, n in pairs(added) do
-      begun = call('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
+      begun = call_now('HINCRBY', K('pulse'), F(slot) .. ' ' .. figure, F(n)) == n or begun
     end
     local counts = begun and call('HGETALL', K('pulse')) or {}
     for i = 1, #counts, 2 do
@@ -44,6 +44,7 @@ local function save_call()
     if meta.seq ~= was.seq then redis_call('PUBLISH', K('tail'), meta.seq) end
   end
   save_activity()
+  check_written() -- after the numbers are stored: those of events that were written must not be used again
 end
 
 -- deferred are functions that run in order when the verb has succeeded, before

@@ -9,7 +9,7 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
   local waiting, order
   -- Texts that wait, in the order of text_keys, and those that were read together with records, by key.
   local texts_waiting, text_keys, texts_known
-  -- lives has by key how long what waits to be written for it lives after that, in ms.
+  -- lives has by key the life that a record or a text gets when it is written, in ms.
   local lives
   on_call(function()
     waiting, order, lives = {}, {}, {}
@@ -19,57 +19,6 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
   -- undo_log says how to take back what a verb lets wait, from its end: what was there before, the table and the key.
   local undo_log, undo_size = {}, 0
   local write_now
-
-  -- write runs a command that nobody waits for. If it fails, which only a damaged store causes, the other writes are
-  -- made all the same, and then the call breaks.
-  local redis_pcall, failed
-  on_call(function() redis_pcall, failed = redis.pcall, nil end)
-  local function write(...)
-    local reply = redis_pcall(...)
-    failed = failed or type(reply) == 'table' and reply.err
-  end
-  local function check_written() assert(not failed, failed) end
-
-  -- STEP is how many values one command gets at most.
-  local STEP = 4000
-  local function write_values(command, key, values)
-    for i = 1, #values, STEP do write(command, key, unpack(values, i, math.min(i + STEP - 1, #values))) end
-  end
-
-  -- KINDS write what waits for a key, which is nothing if the verb was undone.
-  local KINDS = {
-    set = function(key, members)
-      local added, removed, n, m = {}, {}, 0, 0
-      members[-1] = nil -- the kind
-      for member, score in pairs(members) do
-        if score then
-          added[n + 1], added[n + 2] = score, member
-          n = n + 2
-        else
-          m = m + 1
-          removed[m] = member
-        end
-      end
-      write_values('ZADD', key, added)
-      write_values('ZREM', key, removed)
-    end,
-    list = function(key, values) write_values('RPUSH', key, values) end,
-    log = function(key, entries)
-      for _, entry in ipairs(entries) do write('XADD', key, unpack(entry)) end
-    end,
-    -- The id of an entry is the number of its last event, and its fields are the events: 1, 2, and so on.
-    events = function(key, all)
-      local MOST = 500
-      for from = 1, #all, MOST do
-        local fields, last = {}, math.min(from + MOST - 1, #all)
-        for i = from, last do fields[2 * (i - from) + 1], fields[2 * (i - from) + 2] = F(i - from + 1), all[i] end
-        write('XADD', key, F(num(meta.seq) - #all + last) .. '-0', unpack(fields))
-      end
-    end,
-    channel = function(key, messages)
-      for _ = 1, math.min(1, #messages) do write('PUBLISH', key, table.concat(messages, '\n')) end
-    end,
-  }
 
   local function wait(key, kind)
     local w = { [-1] = kind }
@@ -98,6 +47,15 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     undo_size = n + 3
     if not was then text_keys[#text_keys + 1] = key end
     texts_waiting[key], texts_known[key] = text, nil
+  end
+
+  -- set_life limits the life of what waits to be written for a key, or with nil does not.
+  local function set_life(key, ms)
+    local n = undo_size
+    if lives[key] == ms then return end
+    undo_log[n + 1], undo_log[n + 2], undo_log[n + 3] = lives[key], lives, key
+    undo_size = n + 3
+    lives[key] = ms
   end
 
   local function undo_waiting() -- on a real store only
@@ -165,7 +123,7 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     local w, known = scores_wanted, {}
     scores_wanted = nil
     local key = K(w.kind)
-    for i, score in ipairs(redis_pcall('ZMSCORE', key, unpack(w))) do known[w[i]] = score end
+    for i, score in ipairs(redis.pcall('ZMSCORE', key, unpack(w))) do known[w[i]] = score end
     scores_known[key] = known
   end
 
@@ -308,6 +266,15 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     if ms then write('PEXPIRE', key, ms) end
   end
 
+  local function write_text(key, text)
+    if lives[key] then
+      write('SET', key, text, 'PX', lives[key])
+      lives[key] = nil
+    else
+      write('SET', key, text)
+    end
+  end
+
   -- write_now writes what waits for a key. What a verb has written to a log then stays, and so does all before it.
   write_now = function(key)
     local w, r, text = waiting[key], records[key], texts_waiting[key]
@@ -318,9 +285,13 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     end
     if text then
       texts_waiting[key] = nil
-      write('SET', key, text)
+      write_text(key, text)
     end
     if r and r._waits then
+      -- What the verb has changed in it stays, and so does what it was before that.
+      for n = 1, r._changed == change and changes or 0 do
+        if changed[n] == r then before[n] = false end
+      end
       r._waits, r._changed = false, 0
       if r._kind then
         write('SET', key, r._kind.pack(r))
@@ -362,8 +333,9 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
   local function log_event(text) append('events', K('events'), text) end
 
   -- special has the commands that are not just run. Those for sets, lists and texts wait if they have one value and no
-  -- option. Those for hashes read packed records, too.
-  local special = {
+  -- option but PX. Those for hashes read packed records, too.
+  local special
+  special = {
     ZADD = function(key, score, member, ...)
       if ... then return call_now('ZADD', key, score, member, ...) end
       set_member(key, member, score)
@@ -377,8 +349,10 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
       append('list', key, value)
     end,
     SET = function(key, value, ...)
-      if ... then return call_now('SET', key, value, ...) end
+      local option, ms = ...
+      if option and option ~= 'PX' then return call_now('SET', key, value, ...) end
       set_text(key, value)
+      set_life(key, ms)
     end,
     -- What waits for other members of a set does not change the score of this one.
     ZSCORE = function(key, member)
@@ -390,11 +364,9 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     end,
     -- A record that waits to be written gets its life after that.
     PEXPIRE = function(key, ms)
-      local r, n = records[key], undo_size
+      local r = records[key]
       if not r or not r._waits then return call_now('PEXPIRE', key, ms) end
-      undo_log[n + 1], undo_log[n + 2], undo_log[n + 3] = lives[key], lives, key
-      undo_size = n + 3
-      lives[key] = ms
+      set_life(key, ms)
     end,
     PUBLISH = function(key, message) append('channel', key, message) end,
     XADD = function(key, ...) append('log', key, { ... }) end,
@@ -407,6 +379,11 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
       local r = record(key)
       if not r._kind and not r._whole and r[field] == nil then read_fields(r, { field }) end
       return r[field] or false
+    end,
+    HSTRLEN = function(key, field)
+      local r = record(key)
+      if r[field] == nil and not r._whole then return redis_call('HSTRLEN', key, field) end
+      return #(r[field] or '')
     end,
     HMGET = function(key, ...)
       local r, names = record(key), { ... }
@@ -423,11 +400,22 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
       for field, value in pairs(r._others or NONE) do flat[#flat + 1], flat[#flat + 2] = field, value end
       return flat
     end,
+    -- A change of a hash waits with its record. HSET has no reply then.
+    HSET = function(key, name, value, ...)
+      assert(type(value) == 'string', 'HSET needs texts')
+      put(record(key), name, value)
+      if ... then return special.HSET(key, ...) end
+    end,
+    HINCRBY = function(key, name, by)
+      local n = num(special.HGET(key, name)) + num(by)
+      put(record(key), name, F(n))
+      return n
+    end,
     DEL = function(...) return call_for_keys('DEL', ...) end,
     EXISTS = function(...) return call_for_keys('EXISTS', ...) end,
   }
 
-  -- call runs a command of Redis. Where a verb calls one that special has, what special has is called instead.
+  -- call runs a command at once. compose.go makes special.ZADD(...) of call('ZADD', ...), as of all that special has.
   local function call(command, key, ...)
     settle(command, key)
     return redis_call(command, key, ...)
@@ -478,19 +466,21 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     for i = 1, #text_keys do
       local key = text_keys[i]
       local text = texts_waiting[key]
-      if text then
+      texts_waiting[key] = nil -- a key can be there twice, if a verb was undone
+      if text and lives[key] then
+        write_text(key, text)
+      elseif text then
         values[n + 1], values[n + 2] = key, text
         n = n + 2
       end
     end
-    for i = 1, n, STEP do write('MSET', unpack(values, i, math.min(i + STEP - 1, n))) end
+    write_texts(values)
     for i = 1, #order do
       local key = order[i]
       local w = waiting[key]
       waiting[key] = nil
       if w then KINDS[w[-1]](key, w) end
     end
-    check_written()
   end
   return call, special, call_now, log_event, ahead, is_known, record, new_record, pick, load, put,
     save, undo, drop_changes, write_all

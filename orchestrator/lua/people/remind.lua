@@ -56,7 +56,7 @@ end
 -- that of the server's clock now. Cursors of rules that are not used any
 -- more are deleted when there are many.
 local function save_cursor(field, value, fields)
-  if call('HSET', CURSORS, field, value) == 0 or call('HLEN', CURSORS) <= MOST_CURSORS then return end
+  if call_now('HSET', CURSORS, field, value) == 0 or call('HLEN', CURSORS) <= MOST_CURSORS then return end
   for _, old in ipairs(call('HKEYS', CURSORS)) do
     if not fields[old] then call('HDEL', CURSORS, old) end -- @bounds-cursors
   end

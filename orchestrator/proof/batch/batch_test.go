@@ -13,41 +13,34 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/rig"
+	"github.com/picket-dev/picket/orchestrator/lua"
 	"github.com/picket-dev/picket/orchestrator/proof/calls"
 	"github.com/picket-dev/picket/orchestrator/proof/kit"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
-// Every verb stands in a batch between two others and breaks at calls of Redis: at each of them in
-// the soak, otherwise at about every fourth. The batch leaves the store and gives the answers as the
-// same three calls do one by one.
+// Every verb stands in a batch between two others, or is called twice and then another one. It breaks where it calls
+// Redis: at each such place in the soak, otherwise at about every fourth. The batch leaves the store and gives the
+// answers as the same three calls do one by one.
 func TestABatchIsAsItsCallsReal(t *testing.T) {
 	s, steps := rig.Real(t), rand.New(rand.NewPCG(rig.Seed(t), 0))
 	verbs, batches := map[string]bool{}, 0
 	for _, c := range calls.All() {
-		if kit.Builtin(t).Verbs[c.Script()].Alone || slices.Contains(othersAtWork, c.Name) {
-			continue
+		ways := []bool{false, true}
+		if !rig.Soaking() {
+			ways = []bool{steps.IntN(2) == 0}
 		}
-		w := calls.Setup{T: t, Store: s, NoBatch: true, Bug: withBreaks}.NewEnv()
-		c.Setup(w)
-		h := history{t: t, name: c.Name, w: w}
-		if !h.record(c.Script(), func() { _, _ = c.Call(w, w.Via) }) {
-			w.Close()
-			continue // the case calls nothing in its state
+		for _, twice := range ways {
+			onHistory(t, s, c, twice, func(h *history) {
+				verbs[c.Script()] = true
+				batches += h.compareAll(steps, func(wrong []string) bool {
+					for _, what := range wrong {
+						t.Error(what)
+					}
+					return true
+				})
+			})
 		}
-		verbs[c.Script()] = true
-		for _, title := range []string{"before", "after"} {
-			h.record("submit", func() { _, _ = w.Via.Submit(w.Ctx, kit.Operator, picket.TaskSpec{Title: title}) })
-		}
-		h.items[0], h.items[1] = h.items[1], h.items[0]
-		h.keep()
-		for n := 0; ; n += 1 + steps.IntN(2*everyCall()-1) {
-			batches++
-			if !h.compare(n) && n > 0 {
-				break // it makes fewer calls
-			}
-		}
-		w.Close()
 	}
 	t.Logf("%d batches of %d verbs", batches, len(verbs))
 	for name, v := range kit.Builtin(t).Verbs {
@@ -55,6 +48,32 @@ func TestABatchIsAsItsCallsReal(t *testing.T) {
 			t.Errorf("%s.lua was in no batch", name)
 		}
 	}
+}
+
+// onHistory makes the history of a case, unless the case has no call: its call between two others, where it may break,
+// or its call twice and then another one, where the first may break.
+func onHistory(t *testing.T, s rig.Store, c calls.Case, twice bool, do func(h *history)) {
+	t.Helper()
+	if kit.Builtin(t).Verbs[c.Script()].Alone || slices.Contains(othersAtWork, c.Name) {
+		return
+	}
+	w := calls.Setup{T: t, Store: s, NoBatch: true, Bug: withBreaks}.NewEnv()
+	defer w.Close()
+	c.Setup(w)
+	h := newHistory(t, c.Name, w)
+	if !h.record(c.Script(), func() { _, _ = c.Call(w, w.Via) }) {
+		return // the case calls nothing in its state
+	}
+	for _, title := range []string{"before", "after"} {
+		h.record("submit", func() { _, _ = w.Via.Submit(w.Ctx, kit.Operator, picket.TaskSpec{Title: title}) })
+	}
+	if twice {
+		h.items[1], h.breaking = h.items[0], 0
+	} else {
+		h.items[0], h.items[1] = h.items[1], h.items[0]
+	}
+	h.keep()
+	do(h)
 }
 
 // everyCall is about how many calls lie between two at which a verb breaks.
@@ -111,12 +130,19 @@ local redis_call, P, META
 
 // history is three calls and the store that they find.
 type history struct {
-	t     *testing.T
-	name  string
-	w     *calls.Env
-	items [][]string // the words of each call
-	store map[string]kept
-	id    int
+	t       *testing.T
+	name    string
+	w       *calls.Env
+	items   [][]string // the words of each call
+	store   map[string]kept
+	id      int
+	library *lua.Library // that runs the batches
+	// breaking is the index of the call that may break.
+	breaking int
+}
+
+func newHistory(t *testing.T, name string, w *calls.Env) *history {
+	return &history{t: t, name: name, w: w, breaking: 1, library: w.Stores[1].Connection().Program().Library()}
 }
 
 // record notes the command of a verb that a call sends. The command does not arrive.
@@ -159,7 +185,7 @@ func (h *history) keep() {
 	kit.OK(h.t, keys.Err())
 }
 
-// begin puts the store back, and lets the second of three verbs break at call n.
+// begin puts the store back, and lets a verb break at call n.
 func (h *history) begin(n int) {
 	h.t.Helper()
 	var old []string
@@ -174,14 +200,28 @@ func (h *history) begin(n int) {
 		for key, k := range h.store {
 			p.Restore(h.w.Ctx, key, k.life, k.value)
 		}
-		p.HSet(h.w.Ctx, "rig-break", "id", h.id, "run", 2, "call", n)
+		p.HSet(h.w.Ctx, "rig-break", "id", h.id, "run", h.breaking+1, "call", n)
 		return nil
 	})
 	kit.OK(h.t, err)
 }
 
-// compare runs the calls one by one and in a batch. It reports whether the second one broke.
-func (h *history) compare(n int) (broke bool) {
+// compareAll compares without a break and with breaks at calls further and further on, until the verb makes fewer calls
+// or goOn returns false.
+func (h *history) compareAll(steps *rand.Rand, goOn func(wrong []string) bool) (batches int) {
+	h.t.Helper()
+	for n := 0; ; n += 1 + steps.IntN(2*everyCall()-1) {
+		batches++
+		broke, wrong := h.compare(n)
+		if !goOn(wrong) || !broke && n > 0 {
+			return batches
+		}
+	}
+}
+
+// compare runs the calls one by one and in a batch, where one breaks at call n. It reports whether it broke, and what
+// differs.
+func (h *history) compare(n int) (broke bool, wrong []string) {
 	h.t.Helper()
 	h.begin(n)
 	var alone []string
@@ -190,40 +230,67 @@ func (h *history) compare(n int) (broke bool) {
 	}
 	after := h.dump()
 	h.begin(n)
-	library := h.w.Stores[1].Connection().Program().Library()
-	batch := []any{"FCALL", library.Batch(true), 1, kit.Meta}
+	batch := []any{"FCALL", h.library.Batch(true), 1, kit.Meta}
 	for _, words := range h.items {
-		verb := strings.TrimPrefix(words[1], library.Function(""))
+		verb := strings.TrimPrefix(words[1], h.w.Stores[1].Connection().Program().Library().Function(""))
 		batch = append(append(batch, verb, len(words)-4), arguments(words[4:])...)
 	}
-	reply, err := h.w.Raw.Do(h.w.Ctx, batch...).Result()
-	kit.OK(h.t, err)
-	got, err := store.UnpackReplies(reply)
-	kit.OK(h.t, err)
+	got, err := h.w.Raw.Do(h.w.Ctx, batch...).Result()
+	var replies []any
+	if err == nil {
+		replies, err = store.UnpackReplies(got)
+	}
+	if err != nil {
+		return false, []string{fmt.Sprintf("%s, broken at call %d: the batch fails: %v", h.name, n, err)}
+	}
 	var together []string
-	for i := 0; i+1 < len(got); i += 2 {
-		if got[i] == int64(1) {
-			together = append(together, answer(nil, fmt.Errorf("%v", got[i+1])))
+	for i := 0; i+1 < len(replies); i += 2 {
+		if replies[i] == int64(1) {
+			together = append(together, answer(nil, fmt.Errorf("%v", replies[i+1])))
 		} else {
-			together = append(together, answer(got[i+1], nil))
+			together = append(together, answer(replies[i+1], nil))
 		}
 	}
 	if !slices.Equal(alone, together) {
-		h.t.Errorf("%s, broken at call %d: one by one\n%q\ntogether\n%q", h.name, n, alone, together)
+		wrong = append(wrong, fmt.Sprintf("%s, broken at call %d: one by one\n%q\ntogether\n%q", h.name, n, alone, together))
 	}
 	if is := h.dump(); is != after {
-		h.t.Errorf("%s, broken at call %d: the store differs: %s", h.name, n, difference(after, is))
+		wrong = append(wrong, fmt.Sprintf("%s, broken at call %d: the store differs: %s", h.name, n, difference(after, is)))
 	}
-	return strings.Contains(alone[1], "broken on purpose")
+	return strings.Contains(alone[h.breaking], "broken on purpose"), wrong
 }
 
 func (h *history) dump() string {
 	h.t.Helper()
 	text, err := kit.Dump(h.w.Ctx, h.w.Raw, nil)
-	kit.OK(h.t, err)
-	lines := strings.Split(text, "\n")
+	if err != nil {
+		return "the store cannot be read: " + err.Error()
+	}
+	lines := append(strings.Split(text, "\n"), h.lives())
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// lives are the kinds of keys that end some day, and how many there are of each.
+func (h *history) lives() string {
+	h.t.Helper()
+	keys, err := h.w.Raw.Keys(h.w.Ctx, "pk:{default}:*").Result()
+	kit.OK(h.t, err)
+	lives := make([]*redis.DurationCmd, len(keys))
+	_, err = h.w.Raw.Pipelined(h.w.Ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			lives[i] = p.PTTL(h.w.Ctx, key)
+		}
+		return nil
+	})
+	kit.OK(h.t, err)
+	ends := map[string]int{}
+	for i, key := range keys {
+		if lives[i].Val() > 0 {
+			ends[strings.Split(key, ":")[2]]++
+		}
+	}
+	return fmt.Sprintf("keys that end: %v", ends)
 }
 
 func arguments(words []string) (args []any) {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,11 +28,17 @@ func paidCall(t *testing.T, bug func(text string) string) (w *calls.Env, settlem
 
 // A grant reads ahead what it needs of tasks. What the verb before it has changed in an envelope stays changed.
 func TestWhatIsReadAheadReplacesNoChangeReal(t *testing.T) {
+	settleThenGrant(t, func(h *history) { h.compareEach(0) })
+}
+
+// settleThenGrant makes a history of two calls: the end of a paid call, and a grant of its task.
+func settleThenGrant(t *testing.T, do func(h *history)) {
+	t.Helper()
 	w, settlement := paidCall(t, nil)
 	defer w.Close()
 	_, err := w.Direct.Release(w.Ctx, w.Held, picket.Exit{Class: picket.ExitReleased})
 	kit.OK(t, err)
-	h := history{t: t, name: "settle, then grant", w: w}
+	h := newHistory(t, "settle, then grant", w)
 	now := 0
 	settled := h.record("settle", func() { _, _ = w.Via.Settle(w.Ctx, settlement) })
 	granted := h.record("grant", func() {
@@ -41,7 +48,66 @@ func TestWhatIsReadAheadReplacesNoChangeReal(t *testing.T) {
 		t.Fatal("the calls were not made")
 	}
 	h.keep()
-	h.compare(0)
+	do(h)
+}
+
+// A call knows the 16 best lanes. A task that is pushed into another lane is granted by the same batch if it is better.
+func TestAGrantSeesATaskInAnyLaneReal(t *testing.T) {
+	w := newEnv(t)
+	var needs []string
+	for i := range 20 {
+		needs = append(needs, fmt.Sprint("need", i))
+		_, err := w.Direct.Submit(w.Ctx, kit.Operator, picket.TaskSpec{Title: "a task", Needs: needs[i:]})
+		kit.OK(t, err)
+	}
+	h := newHistory(t, "submit, then grant", w)
+	h.record("submit", func() {
+		_, _ = w.Via.Submit(w.Ctx, kit.Operator,
+			picket.TaskSpec{Title: "urgent", Needs: needs[19:], Priority: kit.Ptr(9)})
+	})
+	h.record("grant", func() {
+		_, _ = w.Via.Acquire(w.Ctx, kit.Operator,
+			picket.AcquireRequest{AgentID: "a1", Capabilities: needs, WaitSeconds: kit.Ptr(0)})
+	})
+	h.keep()
+	h.compareEach(0)
+}
+
+// The first piece of an answer and its end are in one batch. If the second one breaks, the first one stays whole.
+func TestABrokenEndOfAnAnswerReal(t *testing.T) {
+	w := calls.Setup{T: t, Store: rig.Real(t), NoBatch: true, Bug: withBreaks}.NewEnv()
+	defer w.Close()
+	calls.WithPrompt(w)
+	h := newHistory(t, "accepted, then answered", w)
+	for _, r := range []picket.CommandResult{{Incarnation: 1, State: picket.PromptAccepted, Output: "we"},
+		{Incarnation: 1, State: picket.PromptAnswered, Output: "ll", Offset: 2}} {
+		h.record("command_result", func() { _ = kit.SendResult(w.Ctx, w.Via, kit.AgentOwner, "m1", w.Prompt, r) })
+	}
+	h.keep()
+	for n := 0; h.compareEach(n) || n == 0; n++ {
+	}
+}
+
+// A pause or its end that breaks does not change what the next verb of its batch sees.
+func TestABrokenPauseReal(t *testing.T) {
+	for _, c := range calls.All() {
+		if c.Script() == "pause" || c.Script() == "resume" {
+			onHistory(t, rig.Real(t), c, true, func(h *history) {
+				for n := 0; h.compareEach(n) || n == 0; n++ {
+				}
+			})
+		}
+	}
+}
+
+// compareEach is compare, and reports every difference.
+func (h *history) compareEach(n int) (broke bool) {
+	h.t.Helper()
+	broke, wrong := h.compare(n)
+	for _, what := range wrong {
+		h.t.Error(what)
+	}
+	return broke
 }
 
 // A damaged record breaks the verb that needs it, and no other of its batch.
@@ -51,7 +117,7 @@ func TestADamagedRecordBreaksItsOwnVerbReal(t *testing.T) {
 	calls.Confirmed(picket.TaskSpec{})(w)
 	damaged := w.Held
 	calls.Confirmed(picket.TaskSpec{})(w)
-	h := history{t: t, name: "renew", w: w}
+	h := newHistory(t, "renew", w)
 	h.record("renew", func() { _, _ = w.Via.Renew(w.Ctx, damaged) })
 	h.record("renew", func() { _, _ = w.Via.Renew(w.Ctx, w.Held) })
 	kit.OK(t, w.Raw.Set(w.Ctx, "pk:{default}:task:"+damaged.TaskID, "\xc1 is in no MessagePack", 0).Err())

@@ -17,7 +17,8 @@ func TestPlantedBugsUseKnownNames(t *testing.T) {
 	texts, defined, needs := map[string]string{}, map[string][]string{}, map[string][]string{}
 	for _, f := range kit.LuaSources(t) {
 		texts[f.Name] = f.Text
-		needs[f.Name] = append(f.Needs(), "_base", "_records", "_store", "_prelude", "_identity", "_clock", "_run")
+		needs[f.Name] = append(f.Needs(), "_base", "_records", "_writes", "_store", "_prelude", "_identity", "_clock",
+			"_run")
 		if f.Shared() {
 			defined[f.Name] = kit.DefinedNames(kit.CompileLua(t, f.Name, f.Text))
 		}
