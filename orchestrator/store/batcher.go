@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,14 +17,16 @@ const (
 	// mostInBatch and mostBatchBytes bound a batch, which keeps all other callers waiting.
 	mostInBatch    = 64
 	mostBatchBytes = 256 << 10
-	// largeItem is the most bytes of a call in a batch. A larger call is sent alone, so that no call
+	// largeItem is the largest size of a call in a batch, in bytes. A larger call is sent alone, so that no call
 	// waits behind it.
 	largeItem = 64 << 10
 	// mostArguments is how many arguments a call in a batch may have: a verb gets them through the stack of Lua.
 	mostArguments = 1000
 	// mostUnderWay is how many batches of one kind are under way at a time: while Redis runs one, the next
-	// is written.
+	// is written. Of urgent calls it is one, so that batches are larger and fewer. If it is slow, because its answer is
+	// lost for example, a second one is sent.
 	mostUnderWay = 2
+	slowBatch    = 50 * time.Millisecond
 	// mostWaiting and mostWaitingBytes bound the calls that wait for a batch. More are refused at once.
 	mostWaiting      = 8192
 	mostWaitingBytes = 64 << 20
@@ -35,19 +38,21 @@ type batchKey struct {
 	urgent    bool
 }
 
-// batcher collects the calls that come while mostUnderWay batches are under way, and sends them to Redis as the
+// batcher collects the calls that come while enough batches are under way, and sends them to Redis as the
 // next one. If fewer are under way, a call is sent at once. Each call has its own answer.
 type batcher struct {
-	send func(items []*item) // answers all
-
-	mu       sync.Mutex
-	waiting  []*item // in the order in which they came
-	bytes    int64   // of all that wait
-	underWay int     // batches
+	send    func(items []*item) // answers all
+	enough  int                 // batches under way that are not slow
+	mu      sync.Mutex
+	waiting []*item // in the order in which they came
+	bytes   int64   // of all that wait
+	// underWay counts batches, and slow those of them that take longer than slowBatch.
+	underWay, slow int
 }
 
 // item is one call in a batch.
 type item struct {
+	ctx    context.Context // of the caller
 	script *script
 	args   []any
 	size   int64
@@ -61,14 +66,22 @@ func (g *scriptRunner) batcher(s *script, namespace string) *batcher {
 	if b, ok := g.batchers.Load(key); ok {
 		return b.(*batcher)
 	}
-	b, _ := g.batchers.LoadOrStore(key, &batcher{send: func(items []*item) { g.sendBatch(key, items) }})
+	b, _ := g.batchers.LoadOrStore(key, newBatcher(key.urgent, func(items []*item) { g.sendBatch(key, items) }))
 	return b.(*batcher)
+}
+
+func newBatcher(urgent bool, send func(items []*item)) *batcher {
+	b := &batcher{send: send, enough: mostUnderWay}
+	if urgent {
+		b.enough = 1
+	}
+	return b
 }
 
 // do makes a call and waits for its answer. If ctx ends while the call still waits for its batch, it
 // is not made; if it ends later, the outcome is unknown.
 func (b *batcher) do(ctx context.Context, s *script, args []any, size int64) (any, error) {
-	it := &item{script: s, args: args, size: size, done: make(chan struct{})}
+	it := &item{ctx: ctx, script: s, args: args, size: size, done: make(chan struct{})}
 	if !b.add(it) {
 		return nil, Unavailable("too many calls wait for the state of record", nil)
 	}
@@ -97,11 +110,42 @@ func (b *batcher) add(it *item) bool {
 	}
 	b.waiting = append(b.waiting, it)
 	b.bytes += it.size
-	if b.underWay < mostUnderWay {
+	b.sendMore()
+	return true
+}
+
+// sendMore has what waits sent, unless enough batches are under way. The caller has locked the batcher.
+func (b *batcher) sendMore() {
+	if len(b.waiting) > 0 && b.underWay < mostUnderWay && b.underWay-b.slow < b.enough {
 		b.underWay++
 		go b.work()
 	}
-	return true
+}
+
+// watch notices that a batch is slow, until the function that it returns is called.
+func (b *batcher) watch() (stop func()) {
+	if b.enough == mostUnderWay {
+		return func() {}
+	}
+	slow, over := false, false
+	timer := time.AfterFunc(slowBatch, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !over {
+			slow = true
+			b.slow++
+			b.sendMore()
+		}
+	})
+	return func() {
+		timer.Stop()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		over = true
+		if slow {
+			b.slow--
+		}
+	}
 }
 
 // withdraw takes a call out of the queue. It reports false if the call was sent before.
@@ -138,28 +182,30 @@ func (b *batcher) answer(items []*item) {
 			close(it.done)
 		}
 	}()
+	defer b.watch()()
 	b.send(items)
 }
 
-// next takes the next batch from the queue. If there is none, one batch fewer is under way.
-func (b *batcher) next() []*item {
+// next takes the next batch from the queue. If there is none, or others are enough, one batch fewer is under way.
+func (b *batcher) next() (items []*item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, size := 0, int64(0)
-	for n < len(b.waiting) && n < mostInBatch {
-		size += b.waiting[n].size
-		if n > 0 && size > mostBatchBytes {
+	for b.underWay-b.slow <= b.enough && n < len(b.waiting) && len(items) < mostInBatch {
+		it := b.waiting[n]
+		if it.ctx.Err() != nil { // it is not sent
+			it.err = Unavailable("the request was given up before it was sent", it.ctx.Err())
+			close(it.done)
+		} else if size += it.size; len(items) == 0 || size <= mostBatchBytes {
+			items = append(items, it)
+		} else {
 			break
 		}
+		b.bytes -= it.size
 		n++
 	}
-	if n == 0 {
+	if len(items) == 0 {
 		b.underWay--
-		return nil
-	}
-	items := slices.Clone(b.waiting[:n])
-	for _, it := range items {
-		b.bytes -= it.size
 	}
 	b.waiting = slices.Delete(b.waiting, 0, n)
 	return items
@@ -188,6 +234,10 @@ func (g *scriptRunner) sendBatch(key batchKey, items []*item) {
 	got, err := g.callFunction(ctx, c, g.program.Library().Batch(allowOOM), key.namespace, args)
 	if isFull(err) { // nothing was done
 		for _, it := range items {
+			if it.err = it.ctx.Err(); it.err != nil {
+				it.err = Unavailable("the request was given up before it was sent", it.err)
+				continue
+			}
 			it.reply, it.err = g.call(ctx, c, it.script, key.namespace, it.args)
 		}
 		return
