@@ -13,7 +13,7 @@ import (
 )
 
 const agentsText = "many registered agents against few, each lot in a store with a Redis of its own. *heartbeat*: one caller sends heartbeats of agents picked at random (the seed is fixed), one after the other, through the Go API and over HTTP, where the key is looked up, too; *in Redis* is the script's own time by the server's counters, all commands in it included; *heartbeats, all callers* is a rate. " +
-	"*reaper's tick* is one tick and one look at the agents that are due for a judgement while all are healthy; *commands a tick* is how many commands Redis counted for it, those inside scripts included. No agent is lost while it is measured. No peer: both sides are Picket."
+	"*reaper's tick* is one tick and one look at the agents that are due for a judgement while all are healthy; *commands a tick* is how many commands Redis counted for it, those inside scripts included. No agent is lost while it is measured. Both sides are Picket."
 
 // squad is a store with registered agents, all of them healthy.
 type squad struct {

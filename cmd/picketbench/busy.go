@@ -8,8 +8,10 @@ import (
 	"github.com/picket-dev/picket"
 )
 
-const busyText = "how long a renewal takes while others keep the store busy: p99 and p50 of one caller that renews 1,000 leases picked at random (the seed is fixed), one after the other, while as many workers as the plan has let tasks live through a client of their own, as in life, against the same caller alone. " +
-	"Both sides share the processors with all that is measured. No peer: both sides are Picket."
+const busyText = "How long a renewal takes while others keep the store busy. One caller renews 1,000 leases, picked at " +
+	"random (the seed is fixed), one after the other. Meanwhile as many workers as the plan has let tasks " +
+	"live, as in life, through a client of their own. The other side is the same caller alone. Both sides " +
+	"share the processors with all that is measured."
 
 // busy measures renewals under the load of other callers.
 func busy(ctx context.Context, b *bench) error {

@@ -10,8 +10,11 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-const depthText = "whether a larger store is slower: p50 of submit, acquire and complete as one caller sees them, one after the other, in a deep store against a shallow one. " +
-	"Each store has a Redis of its own, the same settings and 1 KiB of payload a task; every life adds one task and ends one, so the depth stays. No peer: both sides are Picket. It begins when Redis has moved its keys into tables of the new size. Filling time is beside the figures. *complete in Redis* is the script's own time as the slow log gives it."
+const depthText = "Whether a larger store is slower. One caller submits, acquires and completes, one call after the " +
+	"other, in a deep store and in a shallow one; the figures are p50. Each store has a Redis of its own, " +
+	"the same settings and 1 KiB of payload a task. Every life adds one task and ends one, so the depth " +
+	"stays. The measurement begins when Redis has moved its keys into tables of the new size. *complete " +
+	"in Redis* is the script's own time, as the slow log gives it."
 
 // deep is a store of a certain size and what a life in it costs.
 type deep struct {

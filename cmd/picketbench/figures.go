@@ -72,8 +72,9 @@ type line struct {
 	Plan     plan      `json:"plan"`
 	Sides    []side    `json:"sides,omitempty"` // ours first
 	Ratio    float64   `json:"ratio,omitempty"`
-	Must     *goal     `json:"must,omitempty"`
-	Moonshot *goal     `json:"moonshot,omitempty"`
+	Better   string    `json:"better,omitempty"` // a ratio that is more, or less
+	Must     *goal     `json:"-"`                // goals are for the log
+	Moonshot *goal     `json:"-"`
 	LeftOut  string    `json:"leftOut,omitempty"` // why there are no figures
 	Profile  []profile `json:"profile,omitempty"`
 	Seconds  float64   `json:"seconds"` // this line took
@@ -137,6 +138,14 @@ func (c compare) ratio(ours, theirs side) float64 {
 		return 0
 	}
 	return round(ours.Median/theirs.Median, 2)
+}
+
+// better is which ratios are better: more, or less.
+func (c compare) better() string {
+	if c == growth {
+		return "less"
+	}
+	return "more"
 }
 
 func sideOf(name string, samples []sample) side {

@@ -166,6 +166,7 @@ func TestALineIsReadAsItWasWritten(t *testing.T) {
 		Scenario: "life",
 		Unit:     "tasks/s",
 		Sides:    []side{sideOf("picket", []sample{{Value: 3}})},
+		Better:   "less",
 		Must:     atMost(1.2),
 	}
 	text, err := stdjson.Marshal(l)
@@ -177,7 +178,8 @@ func TestALineIsReadAsItWasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines, err := readFigures(file)
-	if err != nil || len(lines) != 1 || lines[0].Sides[0].Median != 3 || *lines[0].Must != *l.Must {
+	if err != nil || len(lines) != 1 || lines[0].Sides[0].Median != 3 ||
+		lines[0].Better != "less" || lines[0].Must != nil {
 		t.Errorf("read %+v, %v", lines, err)
 	}
 	if err := os.WriteFile(file, []byte(`{"scenario":"life","tasksPerSecond":3}`), 0o600); err != nil {

@@ -14,9 +14,12 @@ import (
 	"github.com/picket-dev/picket/orchestrator"
 )
 
-const killText = "SIGKILL of an agent's process until another worker holds the next lease on its task: adapter, HTTP, tool proxy, engine, wake-up of a worker that waits already, and the lease in its hands. " +
-	"Held by the best way there is on the machine, through a shim, and by the process group alone. The task lists crash in retry.on. In milliseconds, and as a multiple of one bare EVALSHA round trip (p50, plain client, same Redis) in the same run. " +
-	"No peer: a queue that learns of a crash only by a lease that ran out needs its whole window, 30 s and a sweep each minute at asynq, and that is a constant, not a measurement."
+const killText = "An agent's process gets SIGKILL. The time ends when another worker holds the next lease of its task. " +
+	"In between, adapter, HTTP, tool proxy and engine do their work, and a worker that waits is woken. " +
+	"The process is held in the best way of the machine, through a shim, and by the process group alone. " +
+	"The task lists crash in retry.on. The other side is one round trip of a bare EVALSHA on the same " +
+	"Redis (p50, plain client). A queue that learns of a crash only when a lease runs out needs its whole " +
+	"window, which is a constant: 30 s and a sweep each minute at asynq."
 
 // killing is a site, the worker whose agent is killed and the one that waits.
 type killing struct {

@@ -11,8 +11,10 @@ import (
 	"github.com/picket-dev/picket/adapter/process"
 )
 
-const launchText = "The start of an agent's process until its first act, held in each way, against a bare fork and exec of the same program, `/bin/sh` that writes a byte into a pipe; and until its end is known and its tree is gone. " +
-	"cgroup and subreaper go through the shim: a second process that holds the deadline. In milliseconds; no server takes part."
+const launchText = "An agent's process is started and held in each way. *first act* is the time until it writes a byte " +
+	"into a pipe, and *end known* the time until its end is known and its tree is gone. The other side is " +
+	"a bare fork and exec of the same program, `/bin/sh`. cgroup and subreaper go through the shim, a " +
+	"second process that holds the deadline. No server takes part."
 
 // launches measures what it costs to hold a process tree.
 func launches(ctx context.Context, b *bench) error {

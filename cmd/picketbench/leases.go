@@ -13,7 +13,7 @@ import (
 
 const leasesText = "many live leases, confirmed, in two stores of unequal size, each with a Redis of its own. *renew*: p99 and p50 of one caller that renews leases picked at random (the seed is fixed), one after the other. " +
 	"*expire*: what a reaper ends a second in batches of 100 when all leases are overdue, failure, event and new place in the queue included; the store's clock is set forward between rounds, and what ended is leased and confirmed again, neither of which counts. " +
-	"100,000 leases with a window of 300 s are 556 renewals a second. No peer: both sides are Picket. One million leases were not tried."
+	"100,000 leases with a window of 300 s are 556 renewals a second. Both sides are Picket. One million leases were not tried."
 
 // crowd is a store with many live leases.
 type crowd struct {

@@ -12,12 +12,16 @@ import (
 )
 
 const (
-	lifeText = "submit, grant, complete on Picket against enqueue, dequeue, done on asynq: three transitions each, as many submitters as workers, " +
-		"1 KiB of payload, the same Redis, one process for both; asynq runs one server with as many workers and as many connections and looks for work every millisecond, its best setting here; Picket shares its connections between all. " +
-		"Picket also writes three events and keeps the finished task; asynq deletes it. Redis and client µs are processor time of redis-server and of the measuring process."
-	life5Text    = "as life, but Picket does five transitions (a renewal, a report, and the end goes to review) against asynq's same three."
-	lifeHTTPText = "life through the control plane and the tool proxy on a loopback port, as an adapter does it, keys checked and bodies decoded strictly; " +
-		"asynq as before, which has no HTTP: it shows what HTTP costs, not two equal programs."
+	lifeText = "Each task is submitted, granted and completed on Picket, and enqueued, dequeued and done on asynq. " +
+		"There are as many submitters as workers, and each payload has 1 KiB. Both sides use the same Redis " +
+		"and run in one process. asynq runs one server with as many workers and connections, and looks for " +
+		"work every millisecond, which is its best setting here. Picket shares its connections. Picket also " +
+		"writes three events and keeps the finished task, while asynq deletes it."
+	life5Text = "As life, but Picket does five transitions. It also renews and reports, and the end goes to review. " +
+		"asynq does the same three as before."
+	lifeHTTPText = "As life, but Picket is used through the control plane and the tool proxy on a loopback port, as an " +
+		"adapter does it. Keys are checked and bodies are decoded strictly. asynq has no HTTP, so this shows " +
+		"what HTTP costs and compares no equal programs."
 )
 
 // life is one scenario of Picket's side.

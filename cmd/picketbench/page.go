@@ -10,8 +10,9 @@ import (
 
 const pageHead = `<!-- Made by "make bench" from benchmarks.jsonl. Do not edit. -->
 # Benchmarks
-This page compares two programs on one machine. The ratios hold for that machine at that time, and promise nothing about yours. Run
-` + "`make bench`" + ` to get your own, or ` + "`make bench ONLY=life`" + ` for one scenario. The figures behind the ratios are in
+Each row of this page compares two sides on one machine: Picket with another program, or Picket with itself in another state. The ratios hold for
+that machine at that time, and promise nothing about yours. Rows of different dates are from different versions of Picket: see
+[Measured](#measured). Run ` + "`make bench`" + ` to get your own, or ` + "`make bench ONLY=life`" + ` for one scenario. The figures behind the ratios are in
 [benchmarks.jsonl](benchmarks.jsonl).
 
 ` + "`cmd/picketbench`" + ` starts servers of its own on unix sockets. Both sides of a row run in one process, in turn (A, B, A, B, …), after
@@ -19,8 +20,8 @@ one round each that does not count. The figure of a side is the median of its ro
 (largest - smallest) / median. A side marked *noisy* had a spread over 30 %, so its ratio is only a hint. Layer *engine* calls the Go API. Layer
 *http* goes through the control plane and the tool proxy on a loopback port. Layer *script* is the time that Redis itself spent.
 
-For a rate, the ratio is the first side divided by the second. For a time, it tells how many times shorter the first side is. If the second side
-is the same system with a smaller store, the ratio tells how many times longer the first side takes, so x1 means that size does not matter.
+The column *better* tells how to read a ratio. *more*: in the same time, the first side does so many times as much as the second side, or it needs so
+many times less time. *less*: the first side needs so many times as much time, memory or commands as the second side, so x1 means that both need the same.
 `
 
 // writePage writes docs/benchmarks.md from a file of JSON lines.
@@ -43,14 +44,14 @@ func writePage(w io.Writer, path string) error {
 }
 
 func writeTable(page *strings.Builder, lines []line) {
-	page.WriteString("\n| scenario | case | layer | first side | second side | ratio |\n|---|---|---|---|---|---|\n")
+	page.WriteString("\n| scenario | case | layer | first side | second side | ratio | better |\n|---|---|---|---|---|---|---|\n")
 	for _, l := range lines {
 		switch {
 		case l.LeftOut != "":
-			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | |\n", l.Scenario, l.Case, l.Layer, l.LeftOut)
+			fmt.Fprintf(page, "| %s | %s | %s | left out: %s | | | |\n", l.Scenario, l.Case, l.Layer, l.LeftOut)
 		case len(l.Sides) > 1:
-			fmt.Fprintf(page, "| %s | %s | %s | %s | %s | x%s |\n", l.Scenario, l.Case, l.Layer, l.Sides[0].spread(),
-				l.Sides[1].spread(), figure(l.Ratio))
+			fmt.Fprintf(page, "| %s | %s | %s | %s | %s | x%s | %s |\n", l.Scenario, l.Case, l.Layer, l.Sides[0].spread(),
+				l.Sides[1].spread(), figure(l.Ratio), l.Better)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 const pickupText = "submit until the first act of a fresh process, one idle worker on each side; the process is the same everywhere, `/bin/sh` that writes a byte into a pipe. " +
 	"Picket: HTTP submit, a waiting adapter, lease, first renewal, launch. asynq and river: enqueue through their libraries, a handler that starts the process; no HTTP and no lease. " +
 	"Redis with fsync always, PostgreSQL as initdb leaves it, fsync on too. Every peer is measured as it comes (asynq looks each 1 s; river listens, then holds back 100 ms) and again with its shortest waits (1 ms). " +
-	"Work comes after a random pause of up to a peer's own polling interval (50 ms for Picket and for a peer at its fastest), so that no phase is favoured; *just idle* is up to 50 ms for both."
+	"Work comes after a random pause of up to a peer's own polling interval (50 ms for Picket and for a peer at its fastest), so that the time at which a peer polls has no influence; *just idle* is up to 50 ms for both."
 
 // starter is a contender of the race from submit to process.
 type starter struct {

@@ -88,7 +88,7 @@ func (b *bench) add(l line, c compare, redis string) {
 	l.Seconds = round(time.Since(b.began).Seconds(), 1)
 	b.began = time.Now()
 	if len(l.Sides) > 1 {
-		l.Ratio = c.ratio(l.Sides[0], l.Sides[1])
+		l.Ratio, l.Better = c.ratio(l.Sides[0], l.Sides[1]), c.better()
 	}
 	b.lines = append(b.lines, l)
 	if b.log != nil && (l.Must != nil || l.Moonshot != nil) {
