@@ -113,7 +113,7 @@ func (n *Namespace) notAdopted(s storeState) error {
 		what, why = "does not have it", errStoreLost
 	}
 	r := picket.Refuse(picket.CodeUnavailable,
-		"Start `picket serve orchestrator` for it; where one runs, wait a moment and repeat the same request.",
+		"Start `picket serve orchestrator` for it. If one runs, wait a moment and repeat the same request.",
 		"namespace %s: the store %s, and no orchestrator has adopted it yet", n.name, what)
 	r.RetryAfter = time.Second
 	return r.WithCause(why)

@@ -12,9 +12,10 @@ import (
 )
 
 // The meta record of a store contains the version of its format. Every call
-// compares it with the newest format that it knows, FORMAT in lua/part/_base.lua,
-// in the same step in which it would read or write. So a process of an earlier
-// version stops as soon as a later version has raised the format.
+// compares it with the format of this build, FORMAT in lua/part/_base.lua, in the
+// same step in which it would read or write. If the formats differ, the call is
+// refused. So a process of an earlier version stops as soon as a later version has
+// raised the format, and this version reads nothing before the store is converted.
 
 // storeNewer is the error for a store that a later version has written. Its code
 // is CodeUnavailable, so clients retry until another process can serve them.
@@ -34,7 +35,7 @@ func storeMigrating(format, known int64) error {
 	if format < known {
 		message = fmt.Sprintf("the store has format %d, and this version of picket converts it to format %d first",
 			format, known)
-		remedy = "Start `picket serve orchestrator` of this version; where one runs, wait a moment and repeat the same request."
+		remedy = "Start an orchestrator of this version (`picket up` or `picket serve orchestrator`). If one runs, wait a moment and repeat the same request."
 	}
 	e := picket.Refuse(picket.CodeUnavailable, remedy, "%s", message)
 	e.RetryAfter = time.Second

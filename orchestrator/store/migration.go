@@ -65,7 +65,7 @@ func (n *Namespace) startMigration(s storeState) {
 // fails since the store is full or does not answer is made again.
 func (n *Namespace) migrate(ctx context.Context, s storeState) error {
 	log := n.log.With("from", s.Format, "to", s.Known)
-	log.Warn("the store is converted to a new format; servers of earlier versions are refused from now on")
+	log.Warn("the conversion of the store to a new format begins; servers of earlier versions are refused from now on")
 	began, told := time.Now(), time.Now()
 	for {
 		r, err := n.migrationStep(ctx)
@@ -80,7 +80,7 @@ func (n *Namespace) migrate(ctx context.Context, s storeState) error {
 				return err
 			}
 		case r.Done:
-			log.Info("the store is converted", "records", r.Records, "tasks", r.Tasks,
+			log.Info("the conversion of the store has ended", "records", r.Records, "tasks", r.Tasks,
 				"took", time.Since(began).Round(time.Millisecond))
 			return nil
 		case time.Since(told) >= time.Second:
