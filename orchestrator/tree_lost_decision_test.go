@@ -14,7 +14,7 @@ func TestADecisionBelowACancelledTaskLoses(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		// A step that goes no further than the task that it is asked for.
 		kit.Rewrite(f.Store,
-			func(source string) string { return strings.Replace(source, "local STEP = 100", "local STEP = 0", 1) })
+			func(source string) string { return strings.Replace(source, "local STEP = 100 ", "local STEP = 0 ", 1) })
 		ada, ben := f.twoReviewers(t)
 		root := f.leaseTask(t, picket.TaskSpec{})
 		middle := root.delegateMany(t, 1)[0]

@@ -31,7 +31,7 @@ func TestEveryLuaBranchRuns(t *testing.T) {
 			// few leases are more than a step ends
 			text = strings.Replace(text, "local BATCH = 100", "local BATCH = 2", 1)
 			// few values are more than one command gets, and few tasks more than are known of a lane
-			text = strings.Replace(text, "local STEP = 4000", "local STEP = 2", 1)
+			text = strings.Replace(text, "local STEP = 1000", "local STEP = 2", 1)
 			text = strings.Replace(text, "local HEADS, TASKS = 16, 8", "local HEADS, TASKS = 2, 2", 1)
 			// the values that records get are texts
 			text = strings.Replace(text, "    if r._changed ~= change then begin_change(r) end\n", textsOnly, 1)

@@ -34,6 +34,6 @@ func (p *ScriptPatch) Apply(s *orchestrator.Store, by BatchSizes) {
 			source = p.Of(source)
 		}
 		source = strings.Replace(source, "local BATCH = 100", fmt.Sprint("local BATCH = ", by.Leases), 1)
-		return strings.Replace(source, "local STEP = 100", fmt.Sprint("local STEP = ", by.Tasks), 1)
+		return strings.Replace(source, "local STEP = 100 ", fmt.Sprintf("local STEP = %d ", by.Tasks), 1)
 	})
 }
