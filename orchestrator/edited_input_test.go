@@ -84,6 +84,28 @@ func TestAnEditedInputReachesAllLaterRuns(t *testing.T) {
 	})
 }
 
+// The task that repairs a subtask gets the input as a person edited it.
+func TestARepairHasTheEditedInput(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		p := f.leaseTask(t, picket.TaskSpec{})
+		d := p.mustDelegate(t, "", picket.Subtask{Title: "draft", Input: picket.RawJSON(`"a poem"`)})
+		c := p.acquireTask(t, d.TaskID)
+		got, err := f.RequestHelp(f.Ctx, c.held, picket.HelpRequest{Question: "?"})
+		kit.OK(t, err)
+		_, err = f.Answer(f.Ctx, kit.Operator, got.HandoffID,
+			picket.AnswerRequest{Answer: picket.RawJSON(`"yes"`), Input: picket.RawJSON(`"a sonnet"`)})
+		kit.OK(t, err)
+		p.acquireTask(t, d.TaskID).mustComplete(t, picket.Completion{})
+		s, err := f.ReviewSubtask(f.Ctx, p.held, "",
+			picket.SubtaskReview{TaskID: d.TaskID, Decision: "reject", Note: "it must rhyme"})
+		kit.OK(t, err)
+		fix := p.acquireTask(t, *s.Review.FixTaskID)
+		if in := fix.lease.Task.Input; string(in) != `"a sonnet"` {
+			t.Errorf("the repair has the input %s", in)
+		}
+	})
+}
+
 // An input can be edited to null, which is not the same as leaving it out.
 func TestAnInputIsEditedToNull(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {

@@ -31,7 +31,7 @@ if stale then return stale end -- @parent-saw-it
 local fix
 if decision == 'reject' then
   fix = read_spec(12)
-  fix.parent = tid
+  fix.parent, fix.input = tid, call('GET', K('edit:', id)) or fix.input -- @repairs-edit
   local no = check_quota('subtasks', num(ARGV[10]), subtasks_in_tree(root_of(tid, t)), 1)
   if no then return no end -- @repair-refused
   if not lane_available(fix.lane) then return refuse('too_many_lanes', 'limit', MAX_LANES) end

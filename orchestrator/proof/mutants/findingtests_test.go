@@ -379,6 +379,7 @@ var findingTests = map[string]string{
 	"a retry is kept for a minute":                                       "TestARetryIsKeptForTheWorkerWithTheWorkspace",
 	"a removed agent counts as a failure of its tasks":                   "TestDrainDeadline",
 	"a repeat of a task has what was submitted":                          "TestAnEditedInputReachesAllLaterRuns",
+	"a repair of a subtask has what was submitted":                       "TestARepairHasTheEditedInput",
 	"a report has rows that were counted twice":                          "TestSpendingByRoleModelAndLabel",
 	"a report counts top-ups":                                            "TestSpendingByRoleModelAndLabel",
 	"a report misses what was spent":                                     "TestSpendingByRoleModelAndLabel",

@@ -118,6 +118,7 @@ var mutants = []mutant{
 		[]edit{{"repeated", "if false and not TERMINAL[repeated.state] and not cancelled_ancestor(repeated) then"}}},
 	{"a repeat of a task has what was submitted",
 		[]edit{{"repeats-edit", "input = call('GET', K('in:', tid)) or '',"}}},
+	{"a repair of a subtask has what was submitted", []edit{{"repairs-edit", "fix.parent = tid"}}},
 	{"a claim is never taken over", []edit{{"claimed-by-other", "if h.claimed ~= '' and h.claimed ~= by then"}}},
 	// What a reviewer was shown.
 	{"a decision is about whatever there is", []edit{{"same-digest", "if true then return nil end"}}},
