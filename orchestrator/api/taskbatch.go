@@ -137,7 +137,7 @@ func (b *taskBatch) submit(i int, raw []byte) (picket.Task, error) {
 	}
 	task, err := b.engine.Submit(b.ctx(), by, spec)
 	if errors.Is(err, picket.CodeUnavailable) {
-		b.refused = notSubmitted("the state of record did not answer an earlier task of the batch")
+		b.refused = notSubmitted("the store gave no clear answer to an earlier task of the batch")
 	}
 	return task, err
 }

@@ -83,7 +83,7 @@ func newBatcher(urgent bool, send func(items []*item)) *batcher {
 func (b *batcher) do(ctx context.Context, s *script, args []any, size int64) (any, error) {
 	it := &item{ctx: ctx, script: s, args: args, size: size, done: make(chan struct{})}
 	if !b.add(it) {
-		return nil, Unavailable("too many calls wait for the state of record", nil)
+		return nil, Unavailable("too many calls wait for the store", nil)
 	}
 	select {
 	case <-it.done:

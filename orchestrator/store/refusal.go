@@ -24,6 +24,7 @@ var (
 	ErrJudgeDue       = errors.New("time has changed the status of the agent")
 	errStoreNewer     = errors.New("the store was written by a later version of picket")
 	errStoreMigrating = errors.New("the store is converted to a new format")
+	errPartlyWritten  = errors.New("some writes of this request were refused by Redis, so its outcome is unknown")
 )
 
 // scriptErrors are their codes.
@@ -35,6 +36,7 @@ var scriptErrors = map[string]error{
 	"judge_due":       ErrJudgeDue,
 	"store_newer":     errStoreNewer,
 	"store_migrating": errStoreMigrating,
+	"partly_written":  errPartlyWritten,
 }
 
 // IsInternalCode reports whether a script tells a code to this process alone. A

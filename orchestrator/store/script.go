@@ -179,14 +179,14 @@ func (g *scriptRunner) replyError(name string, err error) error {
 	}
 	reply, ok := errors.AsType[redis.Error](err)
 	if !ok {
-		return Unavailable("the state of record did not answer", errors.Join(picket.ErrUnknown, err))
+		return Unavailable("the store did not answer", errors.Join(picket.ErrUnknown, err))
 	}
 	text := reply.Error()
 	switch {
 	case strings.HasPrefix(text, "OOM "):
 		return storeFull().WithCause(err)
 	case isFunctionMissing(err): // it was deleted since it was loaded: nothing was done
-		return Unavailable("the state of record has just lost its functions", err)
+		return Unavailable("the store has just lost its functions", err)
 	case strings.HasPrefix(text, "ERR "), strings.HasPrefix(text, "WRONGTYPE "), strings.HasPrefix(text, "NOPERM "):
 		return fmt.Errorf("run %s: %w%s", name, err, g.placeOf(text))
 	}
@@ -196,6 +196,11 @@ func (g *scriptRunner) replyError(name string, err error) error {
 		return storeNewer(f)
 	case "store_migrating":
 		return storeMigrating(ParseInt(f["format"]), ParseInt(f["known"]))
+	case "partly_written":
+		err = fmt.Errorf("run %s: %w", name, err)
+		return picket.Refuse(picket.CodeUnavailable,
+			"Look at the log of the server and run `picket doctor`. Then repeat the same request.",
+			"%s", errPartlyWritten).WithCause(errors.Join(picket.ErrUnknown, err))
 	}
 	if said, ok := scriptErrors[code]; ok {
 		return Unavailable(said.Error(), errors.Join(said, err))
@@ -204,7 +209,7 @@ func (g *scriptRunner) replyError(name string, err error) error {
 		return e
 	}
 	// LOADING, READONLY, MASTERDOWN, BUSY and their like: nothing was done.
-	return Unavailable("the state of record cannot serve now", err)
+	return Unavailable("the store cannot serve now", err)
 }
 
 // Unavailable returns a *[picket.Error] with CodeUnavailable, a RetryAfter of one second and the cause err,

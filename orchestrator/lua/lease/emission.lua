@@ -33,12 +33,13 @@ deadline = confirm_lease(tid, r, deadline)
 local nudge = note_tool_call(tid, rid, t, r, deadline, tool .. ' ' .. ARGV[6], ARGV[8], req, req)
 if not nudge then return {} end
 put(t, 'emitted', seq, 'emitted_bytes', F(bytes)) -- @counts-emissions
-call('RPUSH', K('emitted:', tid), entry)
 if updates.wanted(t) then updates.append(tid, 'emission ' .. seq) end -- @notes-emission
 if artifact ~= '' then
   call('HSET', K('artifacts:', tid), artifact, ARGV[11] == '1' and '0' or '1') -- @closes-artifact
 end
-note_seen(rid, req, ARGV[6], seq)
 emit(artifact ~= '' and 'task.artifact' or 'task.status',
   { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid }, '{"seq":' .. seq .. ARGV[12] .. '}')
-return named{ seq = seq, nudge = nudge, unread = unread_of(tid, r) }
+local unread = unread_of(tid, r)
+call_now('RPUSH', K('emitted:', tid), entry) -- at once: if that is refused, the request must not be known
+note_seen(rid, req, ARGV[6], seq)
+return named{ seq = seq, nudge = nudge, unread = unread }

@@ -22,13 +22,15 @@ local seq = num(t.reports) + 1
 put(t, 'reports', F(seq)) -- @counts-reports
 touch(tid, t)
 put(r, 'report', ARGV[10], 'report_at', RAW)
+emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
+  '{"state":"leased","seq":' .. F(seq) .. '}')
+local unread = unread_of(tid, r)
 local list, entry = K('reports:', tid), F(seq) .. ' ' .. RAW .. ' ' .. rid .. ' ' .. r.token .. ' ' .. ARGV[7]
+-- The report is written at once: if that is refused, the request must not be known.
 local kept, size = call_now('RPUSH', list, entry), num(pick(t[1], 'reports_size').reports_size) + #entry
 while kept > 1 and (kept > num(ARGV[11]) or size > num(ARGV[9])) do -- @bounds-reports
   kept, size = kept - 1, size - #call('LPOP', list) -- @uncounts-reports
 end
 put(t, 'reports_size', F(math.max(0, size)))
 note_seen(rid, req, ARGV[6], F(seq))
-emit('task.progress', { task = tid, run = rid, agent = r.agent, token = r.token, actor = rid },
-  '{"state":"leased","seq":' .. F(seq) .. '}')
-return named{ seq = seq, nudge = nudge, unread = unread_of(tid, r) }
+return named{ seq = seq, nudge = nudge, unread = unread }

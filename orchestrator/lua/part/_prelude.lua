@@ -35,16 +35,18 @@ local count_activity, keep_activity, drop_activity, save_activity = (function()
   return count, keep_counts, drop_counts, save_counts
 end)()
 
--- save_call writes what the verbs of a call have changed and counted, and tells readers of the event log.
+-- save_call writes what the verbs of a call have changed and counted, and tells readers of the event log. It returns
+-- a refusal if Redis has refused a write. The numbers are stored all the same: those of events that were written must
+-- not be used again.
 local function save_call()
   write_all()
   local was = meta and meta.read
   if was and (meta.seq ~= was.seq or meta.order ~= was.order or meta.granted ~= was.granted) then
-    redis_call('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
-    if meta.seq ~= was.seq then redis_call('PUBLISH', K('tail'), meta.seq) end
+    write('HSET', META, 'seq', meta.seq or '0', 'order', meta.order or '0', 'granted', meta.granted or '0')
+    if meta.seq ~= was.seq then write('PUBLISH', K('tail'), meta.seq) end
   end
-  save_activity()
-  check_written() -- after the numbers are stored: those of events that were written must not be used again
+  try_write(save_activity)
+  return partly_written()
 end
 
 -- deferred are functions that run in order when the verb has succeeded, before

@@ -57,8 +57,7 @@ local function run(verb, clockless, reads)
   if reads then want_reads(reads, ARGV, 0) end
   ahead.read()
   local reply = answer_of(verb)
-  save_call()
-  return reply
+  return save_call() or reply
 end
 
 -- run_batch runs several verbs one after another. Only a library has it. For each verb, ARGV has its name, the number
@@ -89,6 +88,5 @@ local function run_batch(verbs, reads)
     replies[n + 1], replies[n + 2] = no and 1 or 0, no or answer
     n, at = n + 2, last + 1
   end
-  save_call()
-  return packing.pack_reply(replies)
+  return save_call() or packing.pack_reply(replies)
 end

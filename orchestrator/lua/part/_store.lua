@@ -335,6 +335,7 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
   -- special has the commands that are not just run. Those for sets, lists and texts wait if they have one value and no
   -- option but PX. Those for hashes read packed records, too.
   local special
+  local EXACT = 2 ^ 53
   special = {
     ZADD = function(key, score, member, ...)
       if ... then return call_now('ZADD', key, score, member, ...) end
@@ -407,7 +408,12 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
       if ... then return special.HSET(key, ...) end
     end,
     HINCRBY = function(key, name, by)
-      local n = num(special.HGET(key, name)) + num(by)
+      local was = num(special.HGET(key, name))
+      local n = was + num(by)
+      -- From 2^53 on, Lua's numbers are not exact, so Redis adds at once.
+      if math.max(math.abs(was), math.abs(n)) >= EXACT and not kind_of(key) then
+        return call_now('HINCRBY', key, name, by)
+      end
       put(record(key), name, F(n))
       return n
     end,
@@ -465,21 +471,25 @@ local call, special, call_now, log_event, ahead, is_known, record, new_record, p
     end
     for i = 1, #text_keys do
       local key = text_keys[i]
-      local text = texts_waiting[key]
-      texts_waiting[key] = nil -- a key can be there twice, if a verb was undone
-      if text and lives[key] then
-        write_text(key, text)
-      elseif text then
+      local text = not lives[key] and texts_waiting[key]
+      if text then
+        texts_waiting[key] = nil -- a key can be there twice, if a verb was undone
         values[n + 1], values[n + 2] = key, text
         n = n + 2
       end
     end
-    write_texts(values)
+    local stored = write_texts(values)
     for i = 1, #order do
       local key = order[i]
       local w = waiting[key]
       waiting[key] = nil
       if w then KINDS[w[-1]](key, w) end
+    end
+    -- Texts with a life are mostly what makes a request known. A repeat must not get the answer of what was not stored.
+    for i = 1, stored and #text_keys or 0 do
+      local text = texts_waiting[text_keys[i]]
+      texts_waiting[text_keys[i]] = nil
+      if text then write_text(text_keys[i], text) end
     end
   end
   return call, special, call_now, log_event, ahead, is_known, record, new_record, pick, load, put,

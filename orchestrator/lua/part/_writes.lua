@@ -1,14 +1,26 @@
 -- How what waits in a call is written to Redis.
-local write, write_values, write_texts, check_written, KINDS = (function()
-  -- write runs a command that nobody waits for. If Redis refuses it, which only a damaged store or a missing right
-  -- causes, the other writes are made all the same, and the call breaks at its end.
+local write, try_write, write_values, write_texts, check_written, partly_written, KINDS = (function()
+  -- write runs a command that nobody waits for, and reports whether Redis has carried it out. Redis refuses one only if
+  -- the store is damaged or a right is missing. The other writes are then made all the same, and the outcome of the
+  -- call is unknown.
   local redis_pcall, failed
   on_call(function() redis_pcall, failed = redis.pcall, nil end)
   local function write(...)
     local reply = redis_pcall(...)
-    failed = failed or type(reply) == 'table' and reply.err
+    local no = type(reply) == 'table' and reply.err
+    failed = failed or no
+    return not no
   end
+
+  -- try_write runs a function that writes. An error of it is like a refused write.
+  local function try_write(f)
+    local ok, said = pcall(f)
+    if not ok then failed = failed or tostring(said) end
+  end
+
+  -- If Redis has refused a write, check_written breaks the verb, and partly_written returns the refusal of the call.
   local function check_written() assert(not failed, failed) end
+  local function partly_written() return failed and redis.error_reply('partly_written ' .. failed) end
 
   -- STEP is how many values one command gets at most.
   local STEP = 1000
@@ -16,9 +28,13 @@ local write, write_values, write_texts, check_written, KINDS = (function()
     for i = 1, #values, STEP do write(command, key, unpack(values, i, math.min(i + STEP - 1, #values))) end
   end
 
-  -- write_texts writes keys and their texts.
+  -- write_texts writes keys and their texts, and reports whether all were written.
   local function write_texts(values)
-    for i = 1, #values, STEP do write('MSET', unpack(values, i, math.min(i + STEP - 1, #values))) end
+    local all = true
+    for i = 1, #values, STEP do
+      all = write('MSET', unpack(values, i, math.min(i + STEP - 1, #values))) and all
+    end
+    return all
   end
 
   -- KINDS has for each kind of write what writes all that waits for a key. After an undo that can be nothing.
@@ -55,5 +71,5 @@ local write, write_values, write_texts, check_written, KINDS = (function()
       for _ = 1, math.min(1, #messages) do write('PUBLISH', key, table.concat(messages, '\n')) end
     end,
   }
-  return write, write_values, write_texts, check_written, KINDS
+  return write, try_write, write_values, write_texts, check_written, partly_written, KINDS
 end)()

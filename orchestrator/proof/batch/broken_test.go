@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/picket-dev/picket"
@@ -63,8 +65,8 @@ func TestARefusedWriteUsesUpNumbersReal(t *testing.T) {
 			}
 			kit.OK(t, submit())
 			kit.OK(t, cause.begin(w))
-			if submit() == nil {
-				t.Error("the refused write is not told")
+			if err := submit(); !errors.Is(err, picket.ErrUnknown) {
+				t.Errorf("a call with a refused write is answered with %v", err)
 			}
 			kit.OK(t, cause.end(w))
 			for range 3 {
@@ -75,6 +77,48 @@ func TestARefusedWriteUsesUpNumbersReal(t *testing.T) {
 				t.Errorf("the last number is %s, and the last event has %s", seq, last)
 			}
 		})
+	}
+}
+
+// A request whose records Redis has refused is not known, so its repeat is carried out.
+func TestARefusedSubmissionIsRepeatedReal(t *testing.T) {
+	w := newEnv(t)
+	submit := func() (picket.Task, error) {
+		return w.Direct.Submit(w.Ctx, kit.Idempotent("once"), picket.TaskSpec{Title: "a task"})
+	}
+	kit.OK(t, w.Raw.Do(w.Ctx, "ACL", "SETUSER", "default", "-mset").Err())
+	if _, err := submit(); !errors.Is(err, picket.ErrUnknown) {
+		t.Errorf("a submission that is not stored is answered with %v", err)
+	}
+	kit.OK(t, w.Raw.Do(w.Ctx, "ACL", "SETUSER", "default", "+mset").Err())
+	for range 2 {
+		task, err := submit()
+		kit.OK(t, err)
+		if _, err := w.Direct.Task(w.Ctx, task.TaskID); err != nil {
+			t.Errorf("the task of the repeat: %v", err)
+		}
+	}
+}
+
+// A report that Redis has refused is not known, so its repeat is stored.
+func TestARefusedReportIsRepeatedReal(t *testing.T) {
+	w := newEnv(t)
+	calls.Confirmed(picket.TaskSpec{})(w)
+	list := "pk:{default}:reports:" + w.Held.TaskID
+	report := func() error {
+		_, err := w.Direct.Report(w.Ctx, w.Held, "r1", picket.Progress{Summary: "half"})
+		return err
+	}
+	kit.OK(t, w.Raw.Set(w.Ctx, list, "x", 0).Err())
+	if report() == nil {
+		t.Error("a report that is not stored is acknowledged")
+	}
+	kit.OK(t, w.Raw.Del(w.Ctx, list).Err())
+	for range 2 {
+		kit.OK(t, report())
+		if n := w.Raw.LLen(w.Ctx, list).Val(); n != 1 {
+			t.Errorf("%d reports are stored", n)
+		}
 	}
 }
 
@@ -111,6 +155,19 @@ func TestABrokenSettlementCountsOnceReal(t *testing.T) {
 	sums := w.Raw.HGetAll(w.Ctx, "pk:{default}:sums").Val()
 	if sums["spent_u"] != "100000001" || sums["held_u"] != "200000000" {
 		t.Errorf("the sums are %v, want 100000001 spent and 200000000 held", sums)
+	}
+}
+
+// A sum that a float cannot hold is exact to the last digit.
+func TestALargeSumIsExactReal(t *testing.T) {
+	w, settlement := paidCall(t, nil)
+	defer w.Close()
+	const spent = 1<<53 + 1
+	kit.OK(t, w.Raw.HSet(w.Ctx, "pk:{default}:sums", "spent_u", spent).Err())
+	_, err := w.Direct.Settle(w.Ctx, settlement)
+	kit.OK(t, err)
+	if got := w.Raw.HGet(w.Ctx, "pk:{default}:sums", "spent_u").Val(); got != strconv.Itoa(spent+100_000_001) {
+		t.Errorf("%d and 100000001 are %s", spent, got)
 	}
 }
 

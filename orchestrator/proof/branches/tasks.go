@@ -30,7 +30,7 @@ func coverAll(t *testing.T, f *fixture) {
 		coverAdvance,
 		coverBatches,
 		coverCalls, coverUsage, coverTopUps, coverTree, coverTreeEnds, coverExec, coverWebhooks, coverEvents,
-		coverDamagedEnvelopes, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
+		coverDamagedEnvelopes, coverWrites, coverQuotas, coverSessionMoney, coverClientTasks, coverPushes,
 		coverAdoption, coverEntries} {
 		stop(t, f)
 	}
