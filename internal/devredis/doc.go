@@ -14,8 +14,6 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
-
-	"github.com/alicebob/miniredis/v2"
 )
 
 // Server is a running store.
@@ -31,7 +29,7 @@ type Server struct {
 	endErr    error         // why; read after done
 	stopped   atomic.Bool   // the end was asked for
 
-	memory     *miniredis.Miniredis // nil: there is a redis-server
+	memory     *Memory // nil: there is a redis-server
 	stopMemory func()
 }
 
@@ -87,11 +85,7 @@ func (s *Server) Addr() string { return s.socket }
 // the managed one it is the same as dialling Addr.
 func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if s.memory != nil {
-		c, err := s.memory.Dial()
-		if err != nil {
-			return nil, err
-		}
-		return Buffered(c), nil
+		return s.memory.Dial()
 	}
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", s.socket)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket/internal/devredis"
@@ -41,18 +40,11 @@ func (s Store) Patient() Store {
 // stop at the end of the bubble. Its Lua is interpreted in Go, which is slow with the race
 // detector, so it gets more time for an answer than a real store.
 func Memory() (s Store, stop func()) {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
+	m := devredis.NewMemory()
 	s = Store{Memory: true, Redis: redis.UniversalOptions{
 		Addrs:       []string{"127.0.0.1:6379"},
 		ReadTimeout: patience,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			c, err := m.Dial()
-			if err != nil {
-				return nil, err
-			}
-			return devredis.Buffered(c), nil
-		},
+		Dialer:      func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	}}
 	return s, m.Close
 }
@@ -109,21 +101,30 @@ func RealServer(tb testing.TB, args ...string) (Store, *os.Process) {
 	return s, cmd.Process
 }
 
-// answering waits until a store answers a PING.
+// answering waits until a store answers a PING. It connects on its own until that succeeds, because a client would wait
+// longer before it tries again, and log each failure.
 func answering(s Store) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	c := redis.NewUniversalClient(&s.Redis)
 	defer c.Close()
+	ping := func() error {
+		conn, err := s.Redis.Dialer(ctx, "tcp", s.Redis.Addrs[0])
+		if err != nil {
+			return err
+		}
+		_ = conn.Close()
+		return c.Ping(ctx).Err()
+	}
 	for {
-		err := c.Ping(ctx).Err()
+		err := ping()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("after 10 s: %w", err)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
