@@ -245,7 +245,7 @@ func (m *model) cancelHelp(o requestID, hid string) picket.Code {
 	switch {
 	case h == nil:
 		return picket.CodeNotFound
-	case m.tasks[h.task].state.Terminal():
+	case m.tasks[h.task].state.Terminal(), h.state != picket.HandoffOpen && m.cancelledAbove(m.tasks[h.task]):
 		return picket.CodeTaskClosed
 	case h.state != picket.HandoffOpen:
 		return picket.CodeStateConflict

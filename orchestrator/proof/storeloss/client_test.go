@@ -190,8 +190,8 @@ func (l *lossHistory) renew(ctx context.Context, h *clientLease, p *lossProcess)
 	}
 	token := got.(picket.Renewal).FencingToken
 	if token < h.token {
-		l.promises.recordBroken(promiseTokenNeverFalls, "%s: run %s had token %d, then %d", h.TaskID, h.RunID, h.token,
-			token)
+		l.promises.recordFall(h, token)
+		return nil
 	}
 	if token > h.token {
 		l.promises.recordToken(h.TaskID, token, h.since, "reclaim")

@@ -83,6 +83,18 @@ func (m *promiseChecker) recordToken(task string, token, since int64, how string
 	m.tokens[task] = append(m.tokens[task], seenToken{token, m.stamp})
 }
 
+// recordFall notes that a renewal reported a lower token than the run has. During a split an old primary
+// that does not know the newer token may do that. Its token has to be at or below the floor of the new one.
+func (m *promiseChecker) recordFall(h *clientLease, token int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.split {
+		m.late[h.TaskID] = append(m.late[h.TaskID], token)
+		return
+	}
+	m.recordBrokenLocked(promiseTokenNeverFalls, "%s: run %s had token %d, then %d", h.TaskID, h.RunID, h.token, token)
+}
+
 // keepHighest is called when no call is on its way: one token now stands for all.
 func (m *promiseChecker) keepHighest() {
 	m.mu.Lock()
