@@ -33,6 +33,9 @@ const (
 	mostInstructionsLife = 1_500_000 // of the Redis server
 )
 
+// mostCallsOfVerb are those of one call of a verb that is sent alone, rounded up in the same way.
+var mostCallsOfVerb = map[string]float64{"submit": 13, "grant": 18, "renew": 8, "report": 14, "complete": 16}
+
 // worker takes tasks through their lives.
 type worker struct {
 	*orchestrator.Engine
@@ -103,19 +106,67 @@ func TestCallsOfALifeReal(t *testing.T) {
 		kit.OK(t, raw.ConfigResetStat(t.Context()).Err())
 		const n = 50
 		w.lives(t, width, n)
-		counts := commandCounts(t, raw)
-		calls := 0.0
-		for _, command := range slices.Sorted(maps.Keys(counts)) {
-			if !slices.Contains(notCalled, command) {
-				calls += counts[command] / float64(width*n)
-				t.Logf("width %d: %s %.2f", width, command, counts[command]/float64(width*n))
-			}
-		}
-		t.Logf("width %d: %.2f calls a life", width, calls)
-		if calls > most {
+		if calls := callsOf(t, raw, fmt.Sprintf("a life of %d callers", width), width*n); calls > most {
 			t.Errorf("a life of %d callers makes %.2f calls, at most %.0f", width, calls, most)
 		}
 	}
+}
+
+// callsOf is how many commands the scripts have called since the counters were reset, for each of n times that
+// something was done.
+func callsOf(t *testing.T, raw redis.UniversalClient, what string, n int) (calls float64) {
+	t.Helper()
+	counts := commandCounts(t, raw)
+	for _, command := range slices.Sorted(maps.Keys(counts)) {
+		if !slices.Contains(notCalled, command) {
+			calls += counts[command] / float64(n)
+			t.Logf("%s: %s %.2f", what, command, counts[command]/float64(n))
+		}
+	}
+	t.Logf("%s: %.2f calls", what, calls)
+	return calls
+}
+
+// What one call of a verb calls, alone.
+func TestCallsOfVerbsReal(t *testing.T) {
+	s := rig.Real(t)
+	w := open(t, s.Redis)
+	raw := redis.NewUniversalClient(&s.Redis)
+	defer raw.Close()
+	w.lives(t, 1, 20) // connections and counters begin
+	const n = 50
+	var held []picket.LeaseCredential
+	count := func(verb string, call func(i int) error) {
+		kit.OK(t, raw.ConfigResetStat(t.Context()).Err())
+		for i := range n {
+			kit.OK(t, call(i))
+		}
+		if calls := callsOf(t, raw, verb, n); calls > mostCallsOfVerb[verb] {
+			t.Errorf("%s makes %.2f calls, at most %.0f", verb, calls, mostCallsOfVerb[verb])
+		}
+	}
+	count("submit", func(int) error {
+		_, err := w.Submit(t.Context(), kit.Operator, picket.TaskSpec{Title: "life", Input: input})
+		return err
+	})
+	count("grant", func(int) error {
+		leases, err := w.Acquire(t.Context(), kit.Operator, picket.AcquireRequest{AgentID: "a1"})
+		if err != nil {
+			return err
+		}
+		h, err := w.sealer.OpenLeaseToken(leases[0].LeaseToken.Reveal())
+		held = append(held, h)
+		return err
+	})
+	count("renew", func(i int) error { _, err := w.Renew(t.Context(), held[i]); return err })
+	count("report", func(i int) error {
+		_, err := w.Report(t.Context(), held[i], "r1", picket.Progress{Summary: "half"})
+		return err
+	})
+	count("complete", func(i int) error {
+		_, err := w.Complete(t.Context(), held[i], picket.Completion{Output: picket.RawJSON(`"done"`)})
+		return err
+	})
 }
 
 var commandCount = regexp.MustCompile(`(?m)^cmdstat_(\S+?):calls=(\d+),`)
