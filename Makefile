@@ -55,12 +55,12 @@ chromium: # never fails: without a browser the tests of the console in one are s
 quick: ## the inner loop: short tests in memory and on the virtual clock, in less than a minute
 	@GOGC=400 $(GO) test -short -timeout 5m $(TESTFLAGS) $$($(GO) list ./... | grep -v /orchestrator/proof/)
 
-# Four packages at once: most of the time of the long ones they wait. The longest
-# are named first, so that none of them is left to run alone at the end.
+# Four packages at once. The longest mostly wait. They are named first, so that none of them
+# is left to run alone at the end. "make lint" vets the tests.
 test: redis chromium ## all tests, in memory and on a real Redis
-	@echo "all tests: about 8 minutes on two cores" >&2
-	$(GO) test -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./orchestrator/proof/storeloss ./orchestrator/proof/storefaults \
-		./orchestrator/... ./adapter ./internal/e2e ./...
+	@echo "all tests: about a quarter of an hour on two cores" >&2
+	$(GO) test -vet=off -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./adapter ./cmd/picket ./internal/e2e \
+		./orchestrator ./orchestrator/proof/storeloss ./orchestrator/... ./...
 	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
 race: redis ## all tests under the race detector (needs a C compiler)

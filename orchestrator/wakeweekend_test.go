@@ -224,7 +224,7 @@ func (f *weekendFleet) callModel(t *testing.T, prompt string) {
 func TestAnIdleFleetSleepsOverTheWeekend(t *testing.T) {
 	rig.SkipShort(t)
 	onTheVirtualClock(t, func(t *testing.T, f *fixture) {
-		each := rig.Rounds(50, 50)
+		each := rig.Rounds(10, 50)
 		fleet := f.newWeekendFleet(t, 2, each)
 		if got := fleet.spend(t, f.Engine); got != 0 {
 			t.Errorf("%d idle sessions were woken %d times", 2*each, got)
@@ -237,7 +237,7 @@ func TestAnIdleFleetSleepsOverTheWeekend(t *testing.T) {
 func TestAFleetThatIsWokenIdleBacksOff(t *testing.T) {
 	rig.SkipShort(t)
 	onTheVirtualClock(t, func(t *testing.T, f *fixture) {
-		sessions := rig.Rounds(10, 10)
+		sessions := rig.Rounds(4, 10)
 		fleet := f.newWeekendFleet(t, 1, sessions)
 		whenIdle := heartbeat.Defaults()
 		whenIdle.WhenIdle = true

@@ -128,9 +128,8 @@ func luaTokens(s string) []luaToken {
 	return out
 }
 
-// Counted rewrites a file so that every branch counts itself, and lists the
-// branches: the body of every function, both ways of every if, every loop. What runs
-// before there is a call is put into the table loading.
+// Counted rewrites a file so that every branch notes itself in the table ran, and lists the
+// branches: the body of every function, both ways of every if, every loop.
 func (f LuaFile) Counted() (source string, branches []string) {
 	var out strings.Builder
 	type block struct {
@@ -147,10 +146,7 @@ func (f LuaFile) Counted() (source string, branches []string) {
 			id += "'"
 		}
 		branches = append(branches, id)
-		// once in each run of a script
-		fmt.Fprintf(&out,
-			" if not KEYS then loading[%[1]q] = 1 elseif not KEYS[%[1]q] then KEYS[%[1]q] = 1 "+
-				"redis.call('HSET', KEYS[1] .. ':branches', %[1]q, 1) end ", id)
+		fmt.Fprintf(&out, " ran[%q] = 1 ", id)
 	}
 	parameters := false // of a function whose body comes next
 	for _, tok := range luaTokens(f.Text) {

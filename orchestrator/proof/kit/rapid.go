@@ -34,13 +34,13 @@ func NewRapidFlags(t *testing.T) RapidFlags {
 	t.Helper()
 	f := RapidFlags{t: t}
 	usual := map[string]string{
-		"rapid.checks":     fmt.Sprint(rig.Rounds(80, 5000)),
+		"rapid.checks":     fmt.Sprint(rig.Rounds(50, 5000)),
 		"rapid.steps":      "50",
 		"rapid.seed":       fmt.Sprint(time.Now().UnixNano()),
 		"rapid.nofailfile": "true",
 	} // the seed says it all
 	if t.Name() == "TestModelVirtual" {
-		usual["rapid.checks"] = fmt.Sprint(rig.Rounds(40, 5000)) // a life takes longer than on a real store
+		usual["rapid.checks"] = fmt.Sprint(rig.Rounds(25, 5000)) // a life takes longer than on a real store
 	}
 	if rig.Soaking() {
 		usual["rapid.steps"] = "100"
