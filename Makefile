@@ -58,7 +58,7 @@ quick: ## the inner loop: short tests in memory and on the virtual clock, in les
 # Four packages at once. The longest mostly wait. They are named first, so that none of them
 # is left to run alone at the end. "make lint" vets the tests.
 test: redis chromium ## all tests, in memory and on a real Redis
-	@echo "all tests: about a quarter of an hour on two cores" >&2
+	@echo "all tests: about 20 minutes on two cores" >&2
 	$(GO) test -vet=off -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./adapter ./cmd/picket ./internal/e2e \
 		./orchestrator ./orchestrator/proof/storeloss ./orchestrator/... ./...
 	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
