@@ -22,6 +22,7 @@ var findingTests = map[string]string{
 	"events are marked as deleted that are kept":                         "TestRetentionDeletesWholeEntries",
 	"packed events are never old":                                        "TestRetentionByAgeDeletesWholeEntries",
 	"copies of packed events are not compared":                           "TestTheAuditLogIsHeldAgainstPackedEvents",
+	"a newer store is used":                                              "TestARunningProcessStopsAtANewerStore",
 	"a store is used that is not converted":                              "TestEveryScriptWaitsForTheConversion",
 	"a store is adopted that is not converted":                           "TestEveryScriptWaitsForTheConversion",
 	"the position of another server is used":                             "TestAnotherServerConvertsFromTheBeginning",
