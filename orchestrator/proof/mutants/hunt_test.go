@@ -283,7 +283,9 @@ func hunt(t *testing.T, p phase, prey []mutant, plants map[string]*kit.ScriptPat
 				was := all[m.name][p.suite]
 				v.Rounds, v.Took = v.Rounds+was.Rounds, time.Since(start)+was.Took
 				all[m.name][p.suite] = v
-				if scriptError.MatchString(v.Said) {
+				// This test calls every script, with arguments that most refuse and some cannot use.
+				callsAll := findingTests[m.name] == "TestEveryScriptWaitsForTheConversion"
+				if scriptError.MatchString(v.Said) && !callsAll {
 					t.Errorf("the script breaks instead of misbehaving, which proves nothing:\n%s", v.Said)
 				}
 			})
