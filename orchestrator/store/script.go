@@ -198,9 +198,11 @@ func (g *scriptRunner) replyError(name string, err error) error {
 		return storeMigrating(ParseInt(f["format"]), ParseInt(f["known"]))
 	case "partly_written":
 		err = fmt.Errorf("run %s: %w", name, err)
-		return picket.Refuse(picket.CodeUnavailable,
+		e := picket.Refuse(picket.CodeUnavailable,
 			"Look at the log of the server and run `picket doctor`. Then repeat the same request.",
-			"%s", errPartlyWritten).WithCause(errors.Join(picket.ErrUnknown, err))
+			"%s", errPartlyWritten)
+		e.RetryAfter = time.Second
+		return e.WithCause(errors.Join(picket.ErrUnknown, err))
 	}
 	if said, ok := scriptErrors[code]; ok {
 		return Unavailable(said.Error(), errors.Join(said, err))
