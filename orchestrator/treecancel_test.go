@@ -150,6 +150,33 @@ func TestAGrantTakesNothingThatIsCancelled(t *testing.T) {
 	})
 }
 
+// TestNothingThatIsCancelledStarts: the start of a task that was cancelled with
+// one above it ends the task. It would wait in a lane, where nobody might ask
+// for it.
+func TestNothingThatIsCancelledStarts(t *testing.T) {
+	onBothStores(t, func(t *testing.T, f *fixture) {
+		root := f.leaseTask(t, picket.TaskSpec{})
+		c := root.delegateMany(t, 1)[0]
+		source := c.acquireTask(t, c.mustDelegate(t, "", picket.Subtask{Review: picket.ReviewByHuman}).TaskID)
+		source.mustComplete(t, picket.Completion{})
+		_, later, err := f.Reject(f.Ctx, kit.Operator, source.lease.TaskID, picket.Decision{Note: "no"},
+			&picket.TaskSpec{Title: "again", NotBefore: picket.InstantOf(time.Now().Add(time.Minute))})
+		kit.OK(t, err)
+		// The mark alone, as it stands between the step and its chores.
+		kit.OK(t, f.Raw.HSet(f.Ctx, "pk:{default}:tree:"+root.lease.TaskID, c.lease.TaskID, "1").Err())
+		kit.OK(t, f.Tick(f.Ctx))
+		f.WantState(t, later, picket.TaskQueued)
+		// Its start comes by the clock on the wall, while store time stands still.
+		if f.Virtual {
+			time.Sleep(2 * time.Minute)
+		} else {
+			kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:starts", kit.ZMember(1, later)).Err())
+		}
+		kit.OK(t, f.Tick(f.Ctx))
+		f.WantState(t, later, picket.TaskCancelled)
+	})
+}
+
 func TestOpenSubtasksOfATaskThatEnds(t *testing.T) {
 	onBothStores(t, func(t *testing.T, f *fixture) {
 		p := f.leaseTask(t, picket.TaskSpec{})

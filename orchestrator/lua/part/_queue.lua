@@ -110,16 +110,3 @@ local function requeue_after_calls(owner)
     if t and t.state == 'queued' and t.at == '' then requeue(id, t, t.gate) end
   end
 end
-
--- start_due lets tasks go whose notBefore has come by the clock on the wall, which
--- goes on while store time stands still.
-local function start_due(limit)
-  for _, id in ipairs(call('ZRANGEBYSCORE', K('starts'), '-inf', RAW, 'LIMIT', 0, limit)) do
-    call('ZREM', K('starts'), id)
-    local t = load(K('task:', id))
-    if t and t.state == 'queued' and t.at == '' then
-      undelay(id, t)
-      enqueue(id, t, 0, t.gate)
-    end
-  end
-end

@@ -217,6 +217,16 @@ func coverTreeEnds(t *testing.T, f *fixture) {
 	mark(h.TaskID)
 	f.JumpStoreTime(t, time.Hour)
 	kit.OK(t, f.Tick(f.Ctx))
+	// The same by the clock on the wall.
+	h = f.leaseFreshTask(t)
+	addChildren(h, 1)
+	late = f.LeaseSubtask(t, h.TaskID)
+	kit.OK(t, f.RunEvents(f.Ctx, late, []picket.RunEvent{{Type: picket.EventRunLaunched}}))
+	_, err = f.Expire(f.Ctx, kit.Operator, late.TaskID, "r")
+	kit.OK(t, err)
+	mark(h.TaskID)
+	kit.OK(t, f.Raw.ZAdd(f.Ctx, "pk:{default}:starts", kit.ZMember(1, late.TaskID)).Err())
+	kit.OK(t, f.Tick(f.Ctx))
 	// Several of one lane, from the last one of the lane on.
 	h = f.leaseFreshTask(t)
 	for _, priority := range []int{1, 5, 9} {

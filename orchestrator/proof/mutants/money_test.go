@@ -96,6 +96,7 @@ var moneyMutants = []mutant{
 	{"a closed envelope is topped up", []edit{{"open-envelope", "if false then"}}},
 	// Trees.
 	{"what is cancelled above still holds", []edit{{"cancelled-above", "if t.state == 'cancelled' then"}}},
+	{"what is cancelled above starts", []edit{{"drops-cancelled-start", "enqueue(id, t, 0, t.gate)"}}},
 	{"what is cancelled above is granted", []edit{{"grants-none-cancelled", "if true then return tid, t end"}}},
 	{"cancelling stops at the first level", []edit{{"cancels-deeper", ""}}},
 	{"the rest of a tree is forgotten",
