@@ -2,7 +2,8 @@ package picket
 
 import (
 	"encoding/hex"
-	"regexp"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // Bounds of bundles.
@@ -82,9 +83,9 @@ func (p BundlePiece) Check() error {
 }
 
 // workBranchPattern is that of [WorkBranch]. A name is shown to people and handed to git.
-var workBranchPattern = regexp.MustCompile(`^picket/[A-Za-z0-9_]{1,64}$`)
+var workBranchPattern = lazyregexp.New(`^picket/[A-Za-z0-9_]{1,64}$`)
 
-var commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var commitPattern = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Check refuses a description that is out of bounds. TaskID, RunID, FencingToken, Pieces and At
 // are the server's.
@@ -95,12 +96,12 @@ func (b Bundle) Check() error {
 	if err := CheckBundleSize("/size", b.Size); err != nil {
 		return err
 	}
-	if !workBranchPattern.MatchString(b.Branch) {
+	if !workBranchPattern().MatchString(b.Branch) {
 		return Invalid("/branch", "Send the bundle of the branch of the task: picket/ and the id of the task.",
 			"branch is not the name of a branch of a task")
 	}
 	for _, c := range []struct{ field, id string }{{"/base", b.Base}, {"/tip", b.Tip}} {
-		if !commitPattern.MatchString(c.id) {
+		if !commitPattern().MatchString(c.id) {
 			return Invalid(c.field, "Send the whole id of a commit.", "%s is not the id of a commit", c.field)
 		}
 	}

@@ -2,10 +2,11 @@ package picket
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // The letters of ids and names. Loops check them, and not regular expressions, because every call of a lease
@@ -70,17 +71,17 @@ func CheckID(field, kind, id string) error {
 		"%s is not a %s id: it has the form %s_ and 26 letters and digits", field, kind, kind)
 }
 
-var dayEnvelopePattern = regexp.MustCompile(`^house(:\d{4}-\d{2}-\d{2})?$`)
+var dayEnvelopePattern = lazyregexp.New(`^house(:\d{4}-\d{2}-\d{2})?$`)
 
 // sessionEnvelopePattern are the envelopes of a day that pay for agent sessions. The name - stands for sessions
 // without an agent name.
-var sessionEnvelopePattern = regexp.MustCompile(
+var sessionEnvelopePattern = lazyregexp.New(
 	`^(sessions|(wake|prompt):(-|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})):\d{4}-\d{2}-\d{2}$`)
 
 // CheckEnvelopeID refuses what names no envelope: a task's id, house:<UTC date>, or house for today's; the id of a
 // prompt of an agent session, or wake:<agent name>:<UTC date>, prompt:<agent name>:<UTC date> or sessions:<UTC date>.
 func CheckEnvelopeID(field, id string) error {
-	if dayEnvelopePattern.MatchString(id) || isSessionEnvelope(id) || CheckID(field, "task", id) == nil {
+	if dayEnvelopePattern().MatchString(id) || isSessionEnvelope(id) || CheckID(field, "task", id) == nil {
 		return nil
 	}
 	return Invalid(field, "Copy the id from a listing; house is the envelope of the day.",
@@ -97,7 +98,7 @@ func CheckTopUpID(field, id string) error {
 }
 
 func isSessionEnvelope(id string) bool {
-	return sessionEnvelopePattern.MatchString(id) || CheckID("", "prompt", id) == nil
+	return sessionEnvelopePattern().MatchString(id) || CheckID("", "prompt", id) == nil
 }
 
 // CheckName refuses an agent or role id that is not 1 to 128 letters, digits,

@@ -2,12 +2,13 @@ package picket
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // A message is something to read. It never changes the state of a task, a lease or an agent. It is
@@ -72,7 +73,7 @@ type MessageRequest struct {
 	ReplyTo   string  `json:"replyTo,omitempty"`
 }
 
-var messageType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
+var messageType = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,63}$`)
 
 // Check refuses a message that is out of bounds, or has neither body nor data.
 func (m MessageRequest) Check() error {
@@ -80,7 +81,7 @@ func (m MessageRequest) Check() error {
 		CheckOptionalID("/replyTo", "message", m.ReplyTo)); err != nil {
 		return err
 	}
-	if m.Type != "" && !messageType.MatchString(m.Type) {
+	if m.Type != "" && !messageType().MatchString(m.Type) {
 		return Invalid("/type", "Use 1 to 64 letters, digits, _ . / or -, starting with a letter or digit.",
 			"type is not valid")
 	}

@@ -1,11 +1,11 @@
 package picket
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // EstimateHeader with the value true asks what a call would reserve. Nothing
@@ -126,16 +126,16 @@ type UsageReport struct {
 }
 
 var (
-	usageSourcePattern  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	usageSessionPattern = regexp.MustCompile(`^[!-~]{0,128}$`)
+	usageSourcePattern  = lazyregexp.New(`^[A-Za-z0-9_.-]{1,64}$`)
+	usageSessionPattern = lazyregexp.New(`^[!-~]{0,128}$`)
 )
 
 // Check refuses a report that is out of bounds.
 func (u UsageReport) Check() error {
 	switch {
-	case !usageSourcePattern.MatchString(u.Source):
+	case !usageSourcePattern().MatchString(u.Source):
 		return Invalid("/source", "Send the agent's name, such as claude.", "source is not a name of 1 to 64 characters")
-	case !usageSessionPattern.MatchString(u.Session):
+	case !usageSessionPattern().MatchString(u.Session):
 		return Invalid("/session", "Send the id that the agent gave its session.",
 			"session is not an id of up to 128 characters")
 	case u.Scope != "" && u.Scope != "run" && u.Scope != "session":

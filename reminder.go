@@ -2,11 +2,12 @@ package picket
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // ReminderRule reminds people of hand-offs and reviews that have waited for longer than
@@ -25,11 +26,11 @@ type ReminderRule struct {
 // MaxReminderRules is how many rules there may be.
 const MaxReminderRules = 16
 
-var ruleName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
+var ruleName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,31}$`)
 
 // Check refuses a rule that is out of bounds.
 func (r ReminderRule) Check() error {
-	if !ruleName.MatchString(r.Name) {
+	if !ruleName().MatchString(r.Name) {
 		return Invalid("name", "Write 1 to 32 letters, digits or -.", "%.64q is not a name of a reminder", r.Name)
 	}
 	if r.After < time.Second || r.After > MaxReminderAfter {

@@ -1,11 +1,11 @@
 package picket
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // Decision is what a reviewer says of a task in review.
@@ -25,12 +25,12 @@ func (d Decision) Check() error {
 	return CheckDigest("/digest", d.Digest)
 }
 
-var digestPattern = regexp.MustCompile(`^[0-9a-z-]{0,128}$`)
+var digestPattern = lazyregexp.New(`^[0-9a-z-]{0,128}$`)
 
 // CheckDigest refuses a text that cannot be the digest of a review. An empty one
 // means that there is none.
 func CheckDigest(field, digest string) error {
-	if digestPattern.MatchString(digest) {
+	if digestPattern().MatchString(digest) {
 		return nil
 	}
 	return Invalid(field, "Copy the digest from the review, or leave it out.", "%s is not a digest of a review", field)
@@ -234,13 +234,13 @@ func (e *Evidence) MergeCommand(taskID string) string {
 	return "git merge " + WorkBranch(taskID)
 }
 
-var objectID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var objectID = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // DiffCommand is the command that shows all changes of a task in the person's
 // own checkout. It is empty unless the base is a full object id and the branch
 // is the one that an adapter makes.
 func (e *Evidence) DiffCommand(taskID string) string {
-	if !e.onWorkBranch(taskID) || !objectID.MatchString(e.Base) {
+	if !e.onWorkBranch(taskID) || !objectID().MatchString(e.Base) {
 		return ""
 	}
 	return "git diff " + e.Base + " " + WorkBranch(taskID)

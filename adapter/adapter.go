@@ -92,7 +92,7 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, err
 	}
 	if cfg.Launcher == nil {
-		if err := process.CheckContainment(cfg.Containment, nil); err != nil {
+		if err := process.CheckContainment(cfg.Containment); err != nil {
 			return nil, err
 		}
 		var err error

@@ -10,13 +10,11 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter"
-	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/rig/proctest"
 )
 
-// TestMain runs the tests, the shim, or one of the agents that the tests launch.
+// TestMain runs the tests or one of the agents that the tests launch.
 func TestMain(m *testing.M) {
-	process.RunShim()
 	proctest.Main(m, "pk-adapter-")
 }
 

@@ -69,9 +69,9 @@
 //
 // # Process trees
 //
-// A program that calls [process.RunShim] first thing in main holds the tree of an agent together
-// with a cgroup if it can make one, or else as the process to which orphans are re-parented
-// (subreaper). Between adapter and agent stands a shim, the same program started again. It holds
+// On Linux the tree of an agent is held together with a cgroup if the adapter can make one, or else
+// by the process to which orphans are re-parented (subreaper). Between adapter and agent stands a
+// shim, the same program started again: importing this package is enough. It holds
 // the deadline of the lease and gets every new one. It kills the tree when the deadline passes,
 // when the adapter asks for it, and when the adapter no longer exists. So neither a killed nor a
 // stopped adapter leaves an agent behind. A shim that fails is noticed by the adapter, which then

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/adapter/workspace"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // supervisor follows the process of one run, and ends it when its lease, its timeout or
@@ -59,12 +59,12 @@ func (s *supervisor) started(work context.Context, p process.Process) {
 }
 
 // sessionID matches the ids of sessions that agents print.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$`)
 
 // noteSession keeps the id of the agent's own session, for progress ticks. The agent has
 // printed it, so what does not look like an id, or holds its credential, is ignored.
 func (s *supervisor) noteSession(id string) {
-	if sessionID.MatchString(id) && workspace.RedactText(id, s.lease.AgentCredential()) == id {
+	if sessionID().MatchString(id) && workspace.RedactText(id, s.lease.AgentCredential()) == id {
 		s.session.Store(&id)
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -26,9 +26,9 @@ const (
 const maxCost = budget.Money(4_000_000 * 1_000_000_000)
 
 var (
-	callIDSyntax    = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	toolNameSyntax  = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
-	printableSyntax = regexp.MustCompile(`^[!-~]{0,128}$`)
+	callIDSyntax    = lazyregexp.New(`^[A-Za-z0-9_.-]{1,64}$`)
+	toolNameSyntax  = lazyregexp.New(`^[A-Za-z0-9_./-]{1,128}$`)
+	printableSyntax = lazyregexp.New(`^[!-~]{0,128}$`)
 )
 
 // checkAmount refuses an amount that no call costs.
@@ -50,14 +50,14 @@ func checkCall(req picket.CallRequest) error {
 		longest, kind = picket.MaxExternalCall*1000, "calls with external effects"
 	}
 	switch {
-	case !callIDSyntax.MatchString(req.CallID):
+	case !callIDSyntax().MatchString(req.CallID):
 		return picket.Invalid("callId", "Send 1 to 64 letters, digits, '-', '_' or '.'.", "callId %q is not an id",
 			req.CallID)
-	case req.Nonce == "" || !printableSyntax.MatchString(req.Nonce) || !printableSyntax.MatchString(req.Hash) ||
-		!printableSyntax.MatchString(req.PriceVersion):
+	case req.Nonce == "" || !printableSyntax().MatchString(req.Nonce) || !printableSyntax().MatchString(req.Hash) ||
+		!printableSyntax().MatchString(req.PriceVersion):
 		return picket.Invalid("nonce", "Send up to 128 printable characters; the nonce is not empty.",
 			"nonce, hash or version of a call is not printable")
-	case !toolNameSyntax.MatchString(req.Tool):
+	case !toolNameSyntax().MatchString(req.Tool):
 		return picket.Invalid("tool", "Send the name of a tool.", "%q is not a name of a tool", req.Tool)
 	case req.Effects != picket.EffectsExternal && req.Effects != picket.EffectsNone:
 		return picket.Invalid("effects", "Send none or external.", "effects are %q", req.Effects)

@@ -2,12 +2,12 @@ package orchestrator
 
 import (
 	"context"
-	"regexp"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/orchestrator/store"
 )
 
@@ -16,14 +16,14 @@ const maxExecs = 16
 
 // execCallIDSyntax is what a call may be called in a command: the watch lists ids
 // between commas.
-var execCallIDSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+var execCallIDSyntax = lazyregexp.New(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // OrderExec asks the adapter of the run to start a process. The adapter gets the order with the
 // watch and with every renewal until its result is there or order.TTLMs have passed. The same
 // CallID again is the same order. It is not_available when the adapter has not said that it starts
 // processes.
 func (e *Engine) OrderExec(ctx context.Context, held picket.LeaseCredential, order picket.ExecRequest) error {
-	if !execCallIDSyntax.MatchString(order.CallID) {
+	if !execCallIDSyntax().MatchString(order.CallID) {
 		return picket.Invalid("callId", "Send the id of the call.", "callId is not 1 to 128 letters, digits, _ . or -")
 	}
 	body, err := json.Marshal(order)

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -200,13 +200,13 @@ func (r *reply) handoffOf(row handoffRow, rawMs, nowMs int64) *picket.Handoff {
 }
 
 // handoffCursorSyntax is a cursor of hand-offs: the instant and the id of a row.
-var handoffCursorSyntax = regexp.MustCompile(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
+var handoffCursorSyntax = lazyregexp.New(`^([0-9]{1,15})\.(handoff_[0-9A-Z]{26})$`)
 
 func handoffCursor(cursor string) (score, id string, err error) {
 	if cursor == "" {
 		return "", "", nil
 	}
-	m := handoffCursorSyntax.FindStringSubmatch(cursor)
+	m := handoffCursorSyntax().FindStringSubmatch(cursor)
 	if m == nil {
 		return "", "", badCursor("nextCursor")
 	}

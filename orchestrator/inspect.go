@@ -2,9 +2,9 @@ package orchestrator
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // The invariant scanner looks at the store in small steps, each one atomic, so
@@ -13,12 +13,12 @@ import (
 // inspectBatch is how many entries one part of a pass looks at.
 const inspectBatch = 250
 
-var inspectCursorSyntax = regexp.MustCompile(`^\d{1,2} \d{1,15} [^\x00-\x1f]{0,200}$`)
+var inspectCursorSyntax = lazyregexp.New(`^\d{1,2} \d{1,15} [^\x00-\x1f]{0,200}$`)
 
 // Inspect holds the next part of the namespace against its invariants and, when
 // asked, repairs what is safe to repair. A pass is over when Next is empty.
 func (e *Engine) Inspect(ctx context.Context, by picket.Caller, req picket.InspectRequest) (picket.Inspection, error) {
-	if req.Cursor != "" && !inspectCursorSyntax.MatchString(req.Cursor) {
+	if req.Cursor != "" && !inspectCursorSyntax().MatchString(req.Cursor) {
 		return picket.Inspection{},
 			picket.Invalid("/cursor", "Send next of the part before, or leave it out.", "cursor is not one of ours")
 	}

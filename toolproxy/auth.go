@@ -2,13 +2,13 @@ package toolproxy
 
 import (
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -17,7 +17,7 @@ import (
 // is sent, it must be the token of the lease.
 const FenceHeader = "X-Fencing-Token"
 
-var fencePattern = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
+var fencePattern = lazyregexp.New(`^[1-9][0-9]{0,15}$`)
 
 // authenticate opens the lease token of a request. Only a missing or forged one is 401,
 // because agents give up their tools permanently at a 401. A session capability is 401 when
@@ -90,7 +90,7 @@ func fenceFromHeader(h http.Header) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
-	if len(values) > 1 || !fencePattern.MatchString(values[0]) || err != nil || n > picket.MaxNumber {
+	if len(values) > 1 || !fencePattern().MatchString(values[0]) || err != nil || n > picket.MaxNumber {
 		return 0, picket.Invalid(FenceHeader,
 			"Send the fencingToken of your lease as plain digits, or leave the header out.",
 			"%s is not one positive whole number below 2^53", FenceHeader)

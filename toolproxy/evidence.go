@@ -68,7 +68,7 @@ func handleExecResult(c echo.Context, results execResultRecorder, held picket.Le
 			picket.MaxExecOutput).With("limit", picket.MaxExecOutput)
 	case r.DurationMs < 0 || r.DurationMs > picket.MaxNumber:
 		return nil, picket.Invalid("/durationMs", "Send milliseconds.", "durationMs %d is out of range", r.DurationMs)
-	case r.Signal != nil && !signalPattern.MatchString(*r.Signal):
+	case r.Signal != nil && !signalPattern().MatchString(*r.Signal):
 		return nil, picket.Invalid("/signal", "Send a name such as SIGKILL, or null.",
 			"signal is not the name of a signal")
 	case len(r.Failed) > maxReason:

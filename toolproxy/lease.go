@@ -60,7 +60,7 @@ func checkExit(at string, exit picket.Exit, allowed []picket.ExitClass) error {
 	case exit.Code != nil && (*exit.Code < -1 || *exit.Code > 1<<32-1):
 		return picket.Invalid(at+"/code", "Send the process's exit code, or null.", "code %d is not an exit code",
 			*exit.Code)
-	case exit.Signal != nil && !signalPattern.MatchString(*exit.Signal):
+	case exit.Signal != nil && !signalPattern().MatchString(*exit.Signal):
 		return picket.Invalid(at+"/signal", "Send a name such as SIGKILL, or null.",
 			"signal is not the name of a signal")
 	case exit.DurationMs != nil && (*exit.DurationMs < 0 || *exit.DurationMs > picket.MaxNumber):
@@ -113,7 +113,7 @@ func knownExecs(c echo.Context) ([]string, error) {
 	if list == "" {
 		return nil, nil
 	}
-	if len(list) > maxKnown || !callIDListPattern.MatchString(list) {
+	if len(list) > maxKnown || !callIDListPattern().MatchString(list) {
 		return nil, web.BadParameter("exec", "Send the callIds of exec commands, with commas between them.",
 			"exec is not a list of call ids")
 	}

@@ -3,7 +3,6 @@ package toolproxy
 import (
 	"bytes"
 	"encoding/base64"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // CheckNoLeaseToken refuses to send the lease token or the session capability away, because
@@ -57,10 +57,10 @@ func anyString(value jsontext.Value, wanted func(string) bool) bool {
 }
 
 // escapedLetter is a letter as JSON within a string, or a URL, may write it.
-var escapedLetter = regexp.MustCompile(`\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}`)
+var escapedLetter = lazyregexp.New(`\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}`)
 
 func containsToken(text, token string) bool {
-	text = escapedLetter.ReplaceAllStringFunc(text, func(letter string) string {
+	text = escapedLetter().ReplaceAllStringFunc(text, func(letter string) string {
 		n, err := strconv.ParseUint(letter[len(letter)-2:], 16, 8)
 		if err != nil {
 			return letter

@@ -2,7 +2,6 @@ package toolproxy
 
 import (
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -20,9 +20,9 @@ const (
 )
 
 var (
-	digitsPattern     = regexp.MustCompile(`^[0-9]{1,16}$`)
-	callIDListPattern = regexp.MustCompile(`^[A-Za-z0-9_.,-]+$`)
-	signalPattern     = regexp.MustCompile(`^SIG[A-Z0-9+-]{1,16}$`)
+	digitsPattern     = lazyregexp.New(`^[0-9]{1,16}$`)
+	callIDListPattern = lazyregexp.New(`^[A-Za-z0-9_.,-]+$`)
+	signalPattern     = lazyregexp.New(`^SIG[A-Z0-9+-]{1,16}$`)
 )
 
 // checkQuery refuses parameters that are unknown or repeated.
@@ -45,7 +45,7 @@ func queryNumber(q url.Values, name string, def, most int64) (int64, error) {
 		return def, nil
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	if err != nil || n > most || !digitsPattern.MatchString(q.Get(name)) {
+	if err != nil || n > most || !digitsPattern().MatchString(q.Get(name)) {
 		return 0, web.BadParameter(name, "Send a whole number from 0 to "+strconv.FormatInt(most, 10)+".",
 			"%s is not a number in range", name)
 	}

@@ -21,10 +21,10 @@ import (
 )
 
 // CommandLauncher starts a program in a process group of its own, with an
-// environment of the usual variables, those named in Env and the lease's. Where
-// this program can be a shim (see RunShim) the agent runs under one, which holds
-// the whole tree together and outlives a killed adapter for as long as it takes
-// to kill it.
+// environment of the usual variables, those named in Env and the lease's. On
+// Linux, except with [picket.ContainmentGroup], the agent runs under a shim: this
+// very program started again, or Shim. It holds the whole tree together, and
+// outlives a killed adapter for as long as it takes to kill the tree.
 type CommandLauncher struct {
 	// Command is the program and its arguments, never a shell line. A relative
 	// path is one from the adapter's current directory. Required.
@@ -35,8 +35,8 @@ type CommandLauncher struct {
 	// Defaults to the best that works here; one that does not is an error of
 	// Launch.
 	Containment string
-	// Shim is a program, and its arguments, that calls RunShim first thing.
-	// Defaults to the running program, if it does so.
+	// Shim is a program, and its arguments, that imports this package.
+	// Defaults to the running program.
 	Shim []string
 	// Limits bound what the program, and those that are run beside it, take of
 	// the machine. Defaults to the defaults of [Limits].

@@ -4,35 +4,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/picket-dev/picket"
 )
 
-// RunShim lets a program be the shim of its own agents: the small process between adapter and agent
-// that kills the agent's tree when the adapter is killed, stopped or told to. Call it first in
-// main, and in TestMain. In a process that was started as a shim it serves and never returns. In
-// every other process it returns at once. Programs that do not call it, and name no other program
-// in CommandLauncher.Shim, hold their agents with picket.ContainmentGroup only.
-func RunShim() {
-	serveShim()
-	canBeShim.Store(true)
-}
-
-// ShimName is what a shim is called in a list of processes.
+// ShimName is what a shim is called in a list of processes: the small process between adapter and
+// agent that kills the agent's tree when the adapter is killed, stopped or told to.
 const ShimName = "picket-shim"
 
-// canBeShim says that this program called RunShim.
-var canBeShim atomic.Bool
-
-// BestContainment returns the best containment that works here, for a program that called RunShim,
-// and why no better one works. why is empty if it is the best of all. It is found out by trying,
-// once.
+// BestContainment returns the best containment that works here, and why no better one works. why is
+// empty if it is the best of all. It is found out by trying, once.
 func BestContainment() (level, why string) {
 	levels := availableLevels()
-	if !canBeShim.Load() {
-		return picket.ContainmentGroup, "this program does not call process.RunShim"
-	}
 	return levels.level, levels.why
 }
 
@@ -48,8 +31,8 @@ type containmentLevels struct {
 var availableLevels = sync.OnceValue(probeLevels)
 
 // CheckContainment returns a *picket.Error with CodeValidation for a level that
-// is unknown or not available. shim is as in CommandLauncher.
-func CheckContainment(level string, shim []string) error {
+// is unknown or not available.
+func CheckContainment(level string) error {
 	switch {
 	case level == "" || level == picket.ContainmentGroup:
 		return nil
@@ -59,11 +42,6 @@ func CheckContainment(level string, shim []string) error {
 			"%q is not a way to hold a process tree", level)
 	}
 	l := availableLevels()
-	if len(shim) == 0 && !canBeShim.Load() {
-		return picket.Invalid("Containment",
-			"Call process.RunShim first thing in main, name a program that does in CommandLauncher.Shim, or leave Containment out.",
-			"%s needs a shim, and this program cannot be one", level)
-	}
 	if slices.Index(picket.Containments, level) < slices.Index(picket.Containments, l.level) {
 		return picket.Invalid("Containment",
 			"Use "+l.level+

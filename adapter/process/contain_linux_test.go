@@ -23,11 +23,6 @@ func setLevels(t *testing.T, l containmentLevels) {
 	t.Cleanup(func() { availableLevels = real })
 }
 
-func withoutShim(t *testing.T) {
-	canBeShim.Store(false)
-	t.Cleanup(func() { canBeShim.Store(true) })
-}
-
 // refused checks a refusal and that it says what to do.
 func refused(t *testing.T, err error, why, remedy string) {
 	t.Helper()
@@ -41,15 +36,13 @@ func refused(t *testing.T, err error, why, remedy string) {
 // A level that is not available is refused.
 func TestForcedContainment(t *testing.T) {
 	setLevels(t, containmentLevels{level: picket.ContainmentSubreaper, why: "the cgroup is mounted read-only"})
-	refused(t, CheckContainment(picket.ContainmentCgroup, nil), "the cgroup is mounted read-only", "Delegate=yes")
+	refused(t, CheckContainment(picket.ContainmentCgroup), "the cgroup is mounted read-only", "Delegate=yes")
 	for _, level := range []string{"", picket.ContainmentSubreaper, picket.ContainmentGroup} {
-		if err := CheckContainment(level, nil); err != nil {
+		if err := CheckContainment(level); err != nil {
 			t.Errorf("%q: %v", level, err)
 		}
 	}
-	refused(t, CheckContainment("jail", nil), "jail", "Use cgroup, subreaper, group")
-	withoutShim(t)
-	refused(t, CheckContainment(picket.ContainmentSubreaper, nil), "cannot be one", "RunShim")
+	refused(t, CheckContainment("jail"), "jail", "Use cgroup, subreaper, group")
 }
 
 // containedAs launches a program that says its cgroup and answers how it was
@@ -89,15 +82,8 @@ func TestBestContainment(t *testing.T) {
 	}
 }
 
-// A program that cannot be a shim may name one that can; else it has the group.
-func TestProgramThatIsNoShim(t *testing.T) {
-	withoutShim(t)
-	if level, why := BestContainment(); level != picket.ContainmentGroup || !strings.Contains(why, "RunShim") {
-		t.Errorf("best is %s: %s", level, why)
-	}
-	if got, _ := containedAs(t, CommandLauncher{}); got != picket.ContainmentGroup {
-		t.Errorf("held by %q", got)
-	}
+// A launcher may name another program as the shim.
+func TestNamedShim(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -15,11 +15,9 @@ func probeLevels() containmentLevels {
 	return containmentLevels{level: picket.ContainmentGroup, why: "there is nothing better on " + runtime.GOOS}
 }
 
-func serveShim() {}
-
 // plannedLevel is how this launcher holds the next tree.
 func (l CommandLauncher) plannedLevel() (string, error) {
-	return picket.ContainmentGroup, CheckContainment(l.Containment, l.Shim)
+	return picket.ContainmentGroup, CheckContainment(l.Containment)
 }
 
 // launchShim is never reached: no level needs a shim here.

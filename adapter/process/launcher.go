@@ -1,7 +1,12 @@
 // Package process launches agents and holds their process trees: it starts a
 // command with limits, kills the whole tree at a deadline, and finds what a dead
-// adapter left behind. A shim process stands between adapter and agent where the
-// system allows it; [RunShim] makes a program able to be that shim.
+// adapter left behind. On Linux, except with [picket.ContainmentGroup], a shim process
+// stands between adapter and agent. It is the program of the adapter, started again.
+// A program that imports this package can be started as a shim: then it does nothing else.
+//
+// A program that cannot be started from its own file again, such as a library in a
+// program in another language, sets [CommandLauncher.Containment] to that group, or
+// names a program as [CommandLauncher.Shim].
 package process
 
 import (

@@ -45,6 +45,10 @@ type shim struct {
 	execLimitTimer <-chan time.Time         // the next look at what the others take of the machine
 }
 
+// A shim is the program of its adapter, started again. It serves and exits here, before the packages
+// that import this one are initialized: most of them cost time that an agent would wait for.
+func init() { serveShim() }
+
 // serveShim serves and exits where this process was started as a shim.
 func serveShim() {
 	version := os.Getenv(shimVariable)

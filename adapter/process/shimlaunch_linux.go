@@ -183,14 +183,11 @@ func (p *shimProcess) abandon() (said string) {
 
 // plannedLevel is how this launcher holds the next tree.
 func (l CommandLauncher) plannedLevel() (string, error) {
-	if err := CheckContainment(l.Containment, l.Shim); err != nil {
+	if err := CheckContainment(l.Containment); err != nil {
 		return "", err
 	}
-	switch {
-	case l.Containment != "":
+	if l.Containment != "" {
 		return l.Containment, nil
-	case len(l.Shim) == 0 && !canBeShim.Load():
-		return picket.ContainmentGroup, nil
 	}
 	return availableLevels().level, nil
 }

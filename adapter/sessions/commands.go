@@ -101,7 +101,7 @@ func isPrompt(c picket.SessionCommand) bool {
 // was.
 func (k *Keeper) handle(pending picket.PendingCommands, began time.Duration) (fresh bool) {
 	for _, from := range pending.Sessions {
-		if !commandID.MatchString(from.CommandID) {
+		if !commandID().MatchString(from.CommandID) {
 			k.cfg.Log.Warn("a command with an impossible id is left out", "session", from.SessionID)
 			continue
 		}

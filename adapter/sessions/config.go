@@ -123,7 +123,7 @@ func (c *Config) fill() error {
 	if err := c.fillKind(); err != nil {
 		return err
 	}
-	if err := process.CheckContainment(c.Containment, c.Shim); err != nil {
+	if err := process.CheckContainment(c.Containment); err != nil {
 		return err
 	}
 	if err := c.Limits.Fill(); err != nil {

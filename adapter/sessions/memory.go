@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // Bounds of what is remembered about commands.
@@ -25,7 +25,7 @@ const (
 )
 
 // commandID is what an id has to look like: it is the name of a file, too.
-var commandID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var commandID = lazyregexp.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // memory knows the commands of the last day, in a directory with one file for each.
 type memory struct {
@@ -59,7 +59,7 @@ func openMemory(dir string, log *slog.Logger) *memory {
 		id := strings.TrimSuffix(e.Name(), ".json")
 		var r commandRecord
 		err := files.ReadJSON(filepath.Join(dir, e.Name()), &r)
-		if err != nil || r.CommandID != id || !commandID.MatchString(id) {
+		if err != nil || r.CommandID != id || !commandID().MatchString(id) {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 			continue
 		}

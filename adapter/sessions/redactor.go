@@ -3,18 +3,18 @@ package sessions
 import (
 	"bytes"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // anyCapability is a session capability, or as much of one as says more than for which prompt or session it is.
-var anyCapability = regexp.MustCompile(`pks_[a-z0-9-]{1,32}\.(asession_)?[0-9A-Z]{26}\.[A-Za-z0-9_-]+`)
+var anyCapability = lazyregexp.New(`pks_[a-z0-9-]{1,32}\.(asession_)?[0-9A-Z]{26}\.[A-Za-z0-9_-]+`)
 
 // redact replaces session capabilities in a text.
-func redact(text string) string { return anyCapability.ReplaceAllString(text, "[redacted]") }
+func redact(text string) string { return anyCapability().ReplaceAllString(text, "[redacted]") }
 
 // maxHeld is longer than any capability.
 const maxHeld = 256

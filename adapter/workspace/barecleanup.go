@@ -8,11 +8,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 // deletedSuffix is that of repositories of which the deletion has begun.
 const deletedSuffix = ".deleted"
 
-var bareName = regexp.MustCompile(`^[0-9a-f]{24}$`)
+var bareName = lazyregexp.New(`^[0-9a-f]{24}$`)
 
 func bareRepositoriesDir(stateDir string) string { return filepath.Join(stateDir, "repositories") }
 
@@ -57,7 +57,7 @@ func CleanBareRepositories(ctx context.Context, stateDir string, in GitContainme
 		switch {
 		case strings.HasSuffix(e.Name(), deletedSuffix):
 			err = errors.Join(err, os.RemoveAll(dir))
-		case e.IsDir() && bareName.MatchString(e.Name()):
+		case e.IsDir() && bareName().MatchString(e.Name()):
 			b := &BareRepository{dir: dir, GitContainment: in, step: func(string) {}}
 			if bad := b.cleanUnused(ctx, now); bad != nil {
 				err = errors.Join(err, fmt.Errorf("clean the bare repository %s: %w", dir, bad))

@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/internal/files"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 const (
@@ -418,7 +418,7 @@ func (in incoming) checkStrictly(ctx context.Context, tip string) (dir string, e
 	return dir, err
 }
 
-var packName = regexp.MustCompile(`^pack-[0-9a-f]{40,64}$`)
+var packName = lazyregexp.New(`^pack-[0-9a-f]{40,64}$`)
 
 // accept checks the objects that came in, moves them into the bare repository, and lets ref lead to tip.
 func (in incoming) accept(ctx context.Context, tip, ref string, checks objectChecks) error {
@@ -450,7 +450,7 @@ func (in incoming) accept(ctx context.Context, tip, ref string, checks objectChe
 	}
 	for _, pack := range packs {
 		name := strings.TrimSuffix(filepath.Base(pack), ".pack")
-		if !packName.MatchString(name) {
+		if !packName().MatchString(name) {
 			return fmt.Errorf("git has made a pack with the name %q", name)
 		}
 		// A pack without its index does not count, so the index comes last.

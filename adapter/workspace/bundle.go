@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // ErrNoWork reports that the branch of a task is missing, or has nothing that its base has not.
@@ -26,7 +26,7 @@ func (r Repository) Bundle(ctx context.Context, taskID, base string, limit int) 
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return nil, "", err
 	}
-	if !objectName.MatchString(base) {
+	if !objectName().MatchString(base) {
 		return nil, "", fmt.Errorf("%q is not the id of a commit", base)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -51,7 +51,7 @@ func (w *Store) Bundle(ctx context.Context, k *Locked) (bundle []byte, tip strin
 // user's repository first. The error is ErrMissingBase if that repository does not have it.
 func (b *BareRepository) ImportSince(ctx context.Context, from Repository, base string, bundle io.Reader, limit int64,
 	taskID string) (tip string, err error) {
-	if !objectName.MatchString(base) {
+	if !objectName().MatchString(base) {
 		return "", errors.New("the bundle is said to begin at something that is not a commit")
 	}
 	if from.resolveCommit(ctx, base) != base {
@@ -94,7 +94,7 @@ func (g git) historyCommand(args ...string) gitCommand {
 // checked that nothing is missing. Errors that git fsck finds do not count, because old history often has
 // some.
 func (b *BareRepository) Copy(ctx context.Context, from Repository, commit string) error {
-	if !objectName.MatchString(commit) {
+	if !objectName().MatchString(commit) {
 		return fmt.Errorf("%q is not the id of a commit", commit)
 	}
 	if b.has(ctx, commit) {
@@ -137,7 +137,7 @@ func (b *BareRepository) CopyBranch(ctx context.Context, from Repository, taskID
 		return tip, b.setRef(ctx, workRef(taskID), tip)
 	}
 	base := from.savedBase(taskID)
-	if !objectName.MatchString(base) || !from.contains(ctx, tip, base) {
+	if !objectName().MatchString(base) || !from.contains(ctx, tip, base) {
 		base, _ = from.head(ctx)
 	}
 	_ = b.Copy(ctx, from, base) // what is not copied so is copied and checked with the branch
@@ -225,7 +225,7 @@ type bundleHeader struct {
 	prerequisites []string
 }
 
-var objectName = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var objectName = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // maxPrerequisites bounds the commits at which a bundle may begin.
 const maxPrerequisites = 256
@@ -259,14 +259,14 @@ func parseBundleHeader(in *bufio.Reader) (head bundleHeader, err error) {
 		id, name, named := strings.Cut(line, " ")
 		switch prerequisite, is := strings.CutPrefix(id, "-"); {
 		case strings.HasPrefix(line, "@object-format=") && version == "# v3 git bundle":
-		case is && objectName.MatchString(prerequisite):
+		case is && objectName().MatchString(prerequisite):
 			head.prerequisites = append(head.prerequisites, prerequisite)
 			if len(head.prerequisites) > maxPrerequisites {
 				return refuse("it begins at more than 256 commits")
 			}
-		case objectName.MatchString(id) && named && head.ref == "":
+		case objectName().MatchString(id) && named && head.ref == "":
 			head.tip, head.ref = id, name
-		case objectName.MatchString(id) && named:
+		case objectName().MatchString(id) && named:
 			return refuse("it has more than one ref")
 		default:
 			return refuse("its header has a line that is not expected")

@@ -8,13 +8,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // Remote is the URL of a repository through which the branches of tasks travel between machines. The
@@ -39,8 +39,8 @@ const (
 var ErrSuperseded = errors.New("a later run of the task has pushed already")
 
 var (
-	scpForm    = regexp.MustCompile(`^([A-Za-z0-9._+-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
-	remoteText = regexp.MustCompile(`^[!-~]+$`)
+	scpForm    = lazyregexp.New(`^([A-Za-z0-9._+-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*:[^:-][^:]*$`)
+	remoteText = lazyregexp.New(`^[!-~]+$`)
 )
 
 // CheckRemote refuses what a Remote cannot be. The error does not repeat the text, because it may
@@ -48,14 +48,14 @@ var (
 func CheckRemote(text string) error {
 	const forms = "write https://HOST/PATH, ssh://USER@HOST/PATH, USER@HOST:PATH or an absolute path"
 	switch {
-	case len(text) > 2048, !remoteText.MatchString(text):
+	case len(text) > 2048, !remoteText().MatchString(text):
 		return errors.New("the remote is empty, too long, or has a space or a control character; " + forms)
 	case strings.HasPrefix(text, "-"), strings.Contains(text, "::"):
 		return errors.New("the remote is an option or names a program; " + forms)
 	case filepath.IsAbs(text):
 		return nil
 	case !strings.Contains(text, "://"):
-		if scpForm.MatchString(text) {
+		if scpForm().MatchString(text) {
 			return nil
 		}
 		return errors.New("this is not the URL of a repository; " + forms)
@@ -143,7 +143,7 @@ func (b *BareRepository) remoteRefs(ctx context.Context, r Remote, taskID string
 		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		number, ours := strings.CutPrefix(name, prefix)
 		token, err := strconv.ParseInt(number, 10, 64)
-		if ours && err == nil && token > 0 && strconv.FormatInt(token, 10) == number && objectName.MatchString(id) {
+		if ours && err == nil && token > 0 && strconv.FormatInt(token, 10) == number && objectName().MatchString(id) {
 			found[token] = id
 		}
 	}
@@ -162,7 +162,7 @@ func (b *BareRepository) Push(ctx context.Context, r Remote, taskID string, toke
 	if err := picket.CheckID("taskId", "task", taskID); err != nil {
 		return err
 	}
-	if !objectName.MatchString(commit) {
+	if !objectName().MatchString(commit) {
 		return fmt.Errorf("%q is not the id of a commit", commit)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, PushTimeout, errRemoteSlow)

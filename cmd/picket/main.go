@@ -6,13 +6,11 @@ import (
 	"os"
 	"slices"
 
-	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/cmd/picket/attach"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 )
 
 func main() {
-	process.RunShim()
 	if slices.Contains(os.Args, "--handover") { // before it reads its arguments
 		_ = attach.HideProcess()
 	}

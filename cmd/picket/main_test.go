@@ -20,7 +20,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/cmd/picket-conformance/command"
 	"github.com/picket-dev/picket/cmd/picket/demo"
 	"github.com/picket-dev/picket/internal/devredis"
@@ -34,7 +33,6 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
 func TestMain(m *testing.M) {
-	process.RunShim()
 	tests := &ownTests{M: m, end: func() {}}
 	if name := filepath.Base(os.Args[0]); name != "picket" && name != conformanceProgram { // which a script calls
 		var err error

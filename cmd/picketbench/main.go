@@ -20,12 +20,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/picket-dev/picket/adapter/process"
 )
 
 func main() {
-	process.RunShim() // of the agents that are measured
 	asHost()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

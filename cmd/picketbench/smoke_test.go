@@ -5,12 +5,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/picket-dev/picket/adapter/process"
 	"github.com/picket-dev/picket/internal/rig/cleanup"
 )
 
 func TestMain(m *testing.M) {
-	process.RunShim()
 	asHost()
 	os.Exit(cleanup.WithTempDir(m, "pk-bench-").Run())
 }

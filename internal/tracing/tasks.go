@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // EventSource is a namespace whose events become spans.
@@ -200,7 +200,7 @@ func factsOf(e picket.Event) (f eventFacts) {
 	return f
 }
 
-var reasonWord = regexp.MustCompile(`^[a-z_]{1,40}$`)
+var reasonWord = lazyregexp.New(`^[a-z_]{1,40}$`)
 
 // runOf is the run that an event names, or else the last one that had ended by then.
 func runOf(task picket.Task, e picket.Event) (last picket.Run, ok bool) {
@@ -298,7 +298,7 @@ func (x *eventExporter) runSpan(task picket.Task, run picket.Run, e picket.Event
 	}
 	s.problem = string(class)
 	// A reason of the server is one word. One that a person gave is not sent.
-	if e.Type == picket.EventLeaseExpired && reasonWord.MatchString(e.Reason) {
+	if e.Type == picket.EventLeaseExpired && reasonWord().MatchString(e.Reason) {
 		s.problem = "the lease was lost: " + e.Reason
 		s.attrs = withText(s.attrs, "picket.lease.lost", e.Reason)
 	}

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"runtime/debug"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // requestIDHeader carries the id of a request in both directions.
@@ -20,7 +21,7 @@ const requestIDHeader = "X-Request-Id"
 
 // requestIDPattern is what a client may choose as its own request id. Anything
 // else is replaced: ids go into logs.
-var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+var requestIDPattern = lazyregexp.New(`^[A-Za-z0-9_.:-]{1,64}$`)
 
 // New makes an echo instance whose every error, its own 404, 405, 413, 415 and
 // panics included, is a problem+json object, and whose every request has an id.
@@ -44,7 +45,7 @@ func RequestID(c echo.Context) string { return c.Response().Header().Get(request
 func assignRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(requestIDHeader)
-		if !requestIDPattern.MatchString(id) {
+		if !requestIDPattern().MatchString(id) {
 			id = "req_" + rand.Text()
 		}
 		c.Response().Header().Set(requestIDHeader, id)

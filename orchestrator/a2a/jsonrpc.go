@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -251,7 +252,7 @@ func (x *exchange) refuseRate(err error) error {
 }
 
 // supportedVersion is this version of the protocol, with any patch number, which does not count.
-var supportedVersion = regexp.MustCompile(`^` + regexp.QuoteMeta(string(protocol.Version)) + `(\.[0-9]+)?$`)
+var supportedVersion = lazyregexp.New(`^` + regexp.QuoteMeta(string(protocol.Version)) + `(\.[0-9]+)?$`)
 
 // checkVersion refuses other versions of the protocol. A client that names none is answered in this one.
 func (x *exchange) checkVersion() error {
@@ -259,7 +260,7 @@ func (x *exchange) checkVersion() error {
 	if got == "" {
 		got = x.QueryParam(protocol.SvcParamVersion)
 	}
-	if got == "" || supportedVersion.MatchString(got) {
+	if got == "" || supportedVersion().MatchString(got) {
 		return nil
 	}
 	return protocol.NewError(protocol.ErrVersionNotSupported,

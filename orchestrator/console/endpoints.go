@@ -1,11 +1,11 @@
 package console
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // Endpoints are the A2A endpoints of a namespace.
@@ -143,11 +143,11 @@ func cardCommand(url string) string {
 	return "picket a2a card " + shellWord(url) + " --token-env PARTNER"
 }
 
-var plainShellWord = regexp.MustCompile(`^[A-Za-z0-9._:/@%+,-]+$`)
+var plainShellWord = lazyregexp.New(`^[A-Za-z0-9._:/@%+,-]+$`)
 
 // shellWord is a text as one word of a shell command.
 func shellWord(s string) string {
-	if plainShellWord.MatchString(s) {
+	if plainShellWord().MatchString(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -47,7 +47,7 @@ type site struct {
 }
 
 // loginHostPattern is the form of a host name of a login: 130 random bits.
-var loginHostPattern = regexp.MustCompile(`^[a-z2-7]{26}\.localhost$`)
+var loginHostPattern = lazyregexp.New(`^[a-z2-7]{26}\.localhost$`)
 
 // siteOf returns the site that a request was sent to. It refuses host names that
 // are not served here. Headers such as X-Forwarded-Host are ignored.
@@ -60,7 +60,7 @@ func (c *Console) siteOf(r *http.Request) (site, error) {
 		return s, picket.Refuse(picket.CodeForbidden, "Send a Host header with a port number, or without a port.",
 			"the host header has no valid port")
 	}
-	if !c.cfg.OneHost && loginHostPattern.MatchString(s.host) {
+	if !c.cfg.OneHost && loginHostPattern().MatchString(s.host) {
 		s.kind = loginSite
 		return s, nil
 	}

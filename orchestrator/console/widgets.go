@@ -3,13 +3,13 @@ package console
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -168,12 +168,12 @@ type pair struct {
 }
 
 // ansiEscapes are what programs write to colour a terminal.
-var ansiEscapes = regexp.MustCompile("\x1b(\\[[0-9;:?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\-_])")
+var ansiEscapes = lazyregexp.New("\x1b(\\[[0-9;:?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\-_])")
 
 // terminalText is what a program printed, as text: without colours, and each line as
 // a terminal would leave it after its last carriage return.
 func terminalText(data []byte) string {
-	s := ansiEscapes.ReplaceAllString(strings.ToValidUTF8(string(data), "\uFFFD"), "")
+	s := ansiEscapes().ReplaceAllString(strings.ToValidUTF8(string(data), "\uFFFD"), "")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	if strings.Contains(s, "\r") {
 		lines := strings.Split(s, "\n")

@@ -127,7 +127,7 @@ func fieldName(key string) string { return strings.Join(words(key), "") }
 
 // headingName is a heading without what makes no difference: numbers, punctuation and a first "the" or "my".
 func headingName(heading string) string {
-	list := words(link.ReplaceAllString(heading, "$1"))
+	list := words(link().ReplaceAllString(heading, "$1"))
 	for len(list) > 1 && (strings.Trim(list[0], "0123456789") == "" || slices.Contains(determiners, list[0])) {
 		list = list[1:]
 	}

@@ -4,14 +4,16 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 var (
-	atxHeading  = regexp.MustCompile(`^#{1,6}([ \t]+(.*))?$`)
-	underline   = regexp.MustCompile(`^(=+|-+)[ \t]*$`)
-	htmlHeading = regexp.MustCompile(`(?i)<h[1-6][^>]*>(.*?)</h[1-6]>`)
-	tag         = regexp.MustCompile(`<[^>]*>`)
-	link        = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	atxHeading  = lazyregexp.New(`^#{1,6}([ \t]+(.*))?$`)
+	underline   = lazyregexp.New(`^(=+|-+)[ \t]*$`)
+	htmlHeading = lazyregexp.New(`(?i)<h[1-6][^>]*>(.*?)</h[1-6]>`)
+	tag         = lazyregexp.New(`<[^>]*>`)
+	link        = lazyregexp.New(`\[([^\]]*)\]\([^)]*\)`)
 )
 
 // bodyLine is a line of Markdown without the marks of the quotes and lists that it is in.
@@ -89,15 +91,15 @@ func (h *headingFinder) next(number int, line string) (headings []string, begin 
 	h.followList(l)
 	h.followComment(line)
 	if strings.Contains(line, "</") {
-		for _, m := range htmlHeading.FindAllStringSubmatch(line, -1) {
-			headings = append(headings, tag.ReplaceAllString(m[1], " "))
+		for _, m := range htmlHeading().FindAllStringSubmatch(line, -1) {
+			headings = append(headings, tag().ReplaceAllString(m[1], " "))
 		}
 	}
 	if headings != nil {
 		return headings, number
 	}
 	code := l.indent > 3 && !h.inList
-	if m := firstMatch(atxHeading, l.text, "#"); m != nil && !code {
+	if m := firstMatch(atxHeading(), l.text, "#"); m != nil && !code {
 		h.paragraph = nil
 		return []string{m[2]}, number
 	}
@@ -113,7 +115,7 @@ func (h *headingFinder) underlined(number int, l bodyLine, code bool) (headings 
 	switch {
 	case l.blank:
 		h.paragraph = nil
-	case same && !code && firstMatch(underline, l.text, "=-") != nil:
+	case same && !code && firstMatch(underline(), l.text, "=-") != nil:
 		headings, begin = []string{strings.Join(h.paragraph, " ")}, h.begin
 		h.paragraph = nil
 	case same:

@@ -97,7 +97,7 @@ func (r *reader) inside(e entry, depth int) {
 // decodedSecrets refuses a secret that escapes of YAML hide. One that stands in the file as it is was
 // refused already.
 func (r *reader) decodedSecrets(text string, at place) {
-	for _, secret := range rawSecret.FindAllString(text, -1) {
+	for _, secret := range rawSecret().FindAllString(text, -1) {
 		if !strings.Contains(r.front, secret) {
 			r.refuseSecret(at)
 			return

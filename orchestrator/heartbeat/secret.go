@@ -1,23 +1,24 @@
 package heartbeat
 
 import (
-	"regexp"
 	"unicode/utf8"
+
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 var (
 	// rawSecret is a lease token, a session capability or an API key. Markdown may escape the underscore.
-	rawSecret = regexp.MustCompile(`pk[lks]\\?_[A-Za-z0-9][A-Za-z0-9._\\-]{3,}`)
+	rawSecret = lazyregexp.New(`pk[lks]\\?_[A-Za-z0-9][A-Za-z0-9._\\-]{3,}`)
 	// anySecret also finds the beginning of one, for messages.
-	anySecret = regexp.MustCompile(`pk[lks]\\*_[A-Za-z0-9._\\-]*`)
+	anySecret = lazyregexp.New(`pk[lks]\\*_[A-Za-z0-9._\\-]*`)
 )
 
 // redact replaces tokens and keys.
-func redact(s string) string { return anySecret.ReplaceAllString(s, "[redacted]") }
+func redact(s string) string { return anySecret().ReplaceAllString(s, "[redacted]") }
 
 // secretsIn refuses every token and key in the text of a file.
 func (f *findings) secretsIn(source string) {
-	for _, at := range rawSecret.FindAllStringIndex(source, maxDiagnostics) {
+	for _, at := range rawSecret().FindAllStringIndex(source, maxDiagnostics) {
 		f.refuseSecret(placeIn(source, at[0]))
 	}
 }

@@ -3,11 +3,11 @@ package heartbeat
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // A Minute is a minute of the day on a wall clock, 0 to 1439.
@@ -16,11 +16,11 @@ type Minute int
 // String writes HH:MM.
 func (m Minute) String() string { return fmt.Sprintf("%02d:%02d", m/60, m%60) }
 
-var clockTime = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
+var clockTime = lazyregexp.New(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 
 // parseMinute reads HH:MM, 00:00 to 23:59.
 func parseMinute(text string) (Minute, bool) {
-	if !clockTime.MatchString(text) {
+	if !clockTime().MatchString(text) {
 		return 0, false
 	}
 	digit := func(i int) Minute { return Minute(text[i] - '0') }

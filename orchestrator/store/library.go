@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/orchestrator/lua"
 )
 
@@ -71,11 +71,11 @@ func loadInto(ctx context.Context, c processor, code string, replace bool) error
 }
 
 // linePattern finds the line of the library that an error of Redis names.
-var linePattern = regexp.MustCompile(`user_function:(\d+):`)
+var linePattern = lazyregexp.New(`user_function:(\d+):`)
 
 // placeOf says which line of which file an error of a function names, for the log.
 func (g *scriptRunner) placeOf(text string) string {
-	m := linePattern.FindStringSubmatch(text)
+	m := linePattern().FindStringSubmatch(text)
 	if m == nil {
 		return ""
 	}
@@ -95,7 +95,7 @@ const (
 )
 
 // libraryName matches the names of libraries of all builds.
-var libraryName = regexp.MustCompile(`^picket_[0-9a-f]{16}$`)
+var libraryName = lazyregexp.New(`^picket_[0-9a-f]{16}$`)
 
 // TidyLibraries deletes the libraries of builds that no server has run for a day, and keeps that of this
 // build from being deleted. A store in memory has no libraries.
@@ -153,7 +153,7 @@ func (s *Store) tidyNode(ctx context.Context, c redis.Cmdable) error {
 
 // libraryAge is how long ago a library was loaded. It is known of the libraries of Picket only.
 func (s *Store) libraryAge(l redis.Library) (age time.Duration, known bool) {
-	if !libraryName.MatchString(l.Name) || len(l.Functions) == 0 {
+	if !libraryName().MatchString(l.Name) || len(l.Functions) == 0 {
 		return 0, false
 	}
 	said, ok := strings.CutPrefix(l.Functions[0].Description, lua.LoadedAt)

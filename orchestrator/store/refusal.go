@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -316,11 +316,12 @@ func (f facts) word(name string) string {
 	return f[name]
 }
 
-var placeholder = regexp.MustCompile(`\{\w+\}`)
+var placeholder = lazyregexp.New(`\{\w+\}`)
 
 // fill puts the facts into a text.
 func (f facts) fill(text string) string {
-	return placeholder.ReplaceAllStringFunc(text, func(name string) string { return f.word(strings.Trim(name, "{}")) })
+	word := func(name string) string { return f.word(strings.Trim(name, "{}")) }
+	return placeholder().ReplaceAllStringFunc(text, word)
 }
 
 // parseFacts reads the facts of "code key=value ...".

@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // maxBody is how large a request gets, in bytes.
@@ -127,13 +127,13 @@ func breakItalics(s string) string {
 }
 
 // emojiCode begins the name of an emoji, such as :+1:. A time such as 10:42:17 has none.
-var emojiCode = regexp.MustCompile(`:([^\s:\x{200b}]*[^\s:\x{200b}0-9][^\s:]*:)`)
+var emojiCode = lazyregexp.New(`:([^\s:\x{200b}]*[^\s:\x{200b}0-9][^\s:]*:)`)
 
 // breakEmoji takes apart the names of emoji. A name can begin where another one ends, so it does
 // that twice.
 func breakEmoji(s string) string {
 	for range 2 {
-		s = emojiCode.ReplaceAllString(s, ":\u200b$1")
+		s = emojiCode().ReplaceAllString(s, ":\u200b$1")
 	}
 	return s
 }

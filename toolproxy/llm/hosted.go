@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/budget"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/web"
 )
 
@@ -32,13 +32,13 @@ var clientTools = map[*dialect][]string{
 var toolAliases = map[string]string{"web_search_preview": "web_search", "mcp_toolset": "mcp"}
 
 var (
-	toolDatePattern = regexp.MustCompile(`_20\d\d_?\d\d_?\d\d$`)
-	toolKindPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.:/-]{0,79}$`)
+	toolDatePattern = lazyregexp.New(`_20\d\d_?\d\d_?\d\d$`)
+	toolKindPattern = lazyregexp.New(`^[a-z0-9][a-z0-9_.:/-]{0,79}$`)
 )
 
 // toolKindOf is the name of a type of tool without its date.
 func toolKindOf(word string) string {
-	kind := toolDatePattern.ReplaceAllString(word, "")
+	kind := toolDatePattern().ReplaceAllString(word, "")
 	if other := toolAliases[kind]; other != "" {
 		return other
 	}
@@ -105,7 +105,7 @@ func (q *request) addTool(raw jsontext.Value, at int, d *dialect) error {
 		return nil
 	case kind == "namespace" && d == openAIResponses:
 		return q.addTools(tool.Tools, 0, d)
-	case !toolKindPattern.MatchString(kind):
+	case !toolKindPattern().MatchString(kind):
 		return invalidTool("a tool has the type %q", web.Shortened(tool.Type))
 	}
 	h := hostedTool{name: kind, limitAt: at}

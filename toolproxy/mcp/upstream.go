@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/toolproxy"
 )
 
@@ -269,7 +269,7 @@ func collect[T any](u *upstreamClient, items func(func(*T, error) bool)) (list [
 
 // localName is how a tool or prompt of an upstream is called here.
 func (u *upstreamClient) localName(theirs string) string {
-	return u.Name + "_" + invalidNameChars.ReplaceAllString(theirs, "_")
+	return u.Name + "_" + invalidNameChars().ReplaceAllString(theirs, "_")
 }
 
 // byLocalName maps each name here to one of the things that an upstream lists. The one that really
@@ -297,7 +297,7 @@ func (u *upstreamClient) closer(name, one, other string) bool {
 func toolName(t *mcp.Tool) string     { return t.Name }
 func promptName(p *mcp.Prompt) string { return p.Name }
 
-var invalidNameChars = regexp.MustCompile(`[^A-Za-z0-9_]`)
+var invalidNameChars = lazyregexp.New(`[^A-Za-z0-9_]`)
 
 // Upstream is an MCP server whose tools are offered beside our own, under its
 // name and an underscore. One of URL and Command is set.
@@ -322,11 +322,11 @@ type Upstream struct {
 	TLS *tls.Config
 }
 
-var upstreamNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
+var upstreamNamePattern = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_]{0,31}$`)
 
 // check refuses what cannot work.
 func (u Upstream) check() error {
-	if !upstreamNamePattern.MatchString(u.Name) {
+	if !upstreamNamePattern().MatchString(u.Name) {
 		return fmt.Errorf("toolproxy: %q is not a name of an upstream: letters, digits and underscores, at most 32",
 			u.Name)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/picket-dev/picket"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/seal"
 	"github.com/picket-dev/picket/internal/web"
 	"github.com/picket-dev/picket/toolproxy"
@@ -59,12 +59,12 @@ type database struct {
 }
 
 // tableNamePattern leaves room for the names of what belongs to the table.
-var tableNamePattern = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
+var tableNamePattern = lazyregexp.New(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
 
 // marksTable is the table of marks of a database, with its schema if it was named.
 func (d Database) marksTable(name string) (string, error) {
 	table := cmp.Or(d.Marks, "picket_fence")
-	if !tableNamePattern.MatchString(table) {
+	if !tableNamePattern().MatchString(table) {
 		return "",
 			fmt.Errorf("toolproxy: %q of the database %s is not a table name: at most 55 lower-case letters, digits or _", table, name)
 	}
@@ -215,11 +215,11 @@ func (d database) checkStatement(statement string) error {
 	return nil
 }
 
-var leadingPattern = regexp.MustCompile(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
+var leadingPattern = lazyregexp.New(`^(?:\s+|--[^\n]*\n|/\*(?s:.*?)\*/|[(;])+`)
 
 // firstWord is the verb of a statement, in lower case.
 func firstWord(statement string) string {
-	rest := statement[len(leadingPattern.FindString(statement)):]
+	rest := statement[len(leadingPattern().FindString(statement)):]
 	end := strings.IndexFunc(rest,
 		func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') })
 	if end < 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -99,7 +99,7 @@ var plannedFlags = map[string]string{
 
 // badValue is what is said of a flag whose value is not a number, a truth value or
 // no duration.
-var badValue = regexp.MustCompile(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
+var badValue = lazyregexp.New(`^invalid argument "(.*)" for "(?:-., )?(--[a-z-]+)" flag: (strconv\.ParseInt|strconv\.ParseBool|time): `)
 
 // flagValueKinds says what those flags take.
 var flagValueKinds = map[string]string{
@@ -116,7 +116,7 @@ func FlagError(err error) error {
 	}
 	e := exit.Usagef("%v", err)
 	e.Remedy = "Add --help for the flags there are."
-	if found := badValue.FindStringSubmatch(err.Error()); found != nil {
+	if found := badValue().FindStringSubmatch(err.Error()); found != nil {
 		e = exit.Usagef("%s %s is not %s", found[2], term.ShellQuote(found[1]), flagValueKinds[found[3]])
 	}
 	return e

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // budgetAgent makes its calls through `picket tool` alone, as any script would.
@@ -113,7 +113,7 @@ func (p *budgetDemo) begin(ctx context.Context) error {
 	return nil
 }
 
-var topUpLine = regexp.MustCompile(`picket budget top-up task_[0-9A-Z]+ --usd [0-9.]+`)
+var topUpLine = lazyregexp.New(`picket budget top-up task_[0-9A-Z]+ --usd [0-9.]+`)
 
 func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 	made, refused := 0, 0
@@ -131,7 +131,7 @@ func (p *budgetDemo) checkRefusals(ctx context.Context) error {
 			made++
 		case fmt.Sprint(exit.Budget):
 			refused++
-			p.topUpCommand = topUpLine.FindString(string(answer))
+			p.topUpCommand = topUpLine().FindString(string(answer))
 		default:
 			return fmt.Errorf("call %d ended with exit code %s: %s", i, strings.TrimSpace(string(code)), answer)
 		}

@@ -3,11 +3,11 @@ package demo
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // painterAgent tells its client what it does, asks, and ends. It is started again with the answer.
@@ -64,7 +64,7 @@ func (c *clientDemo) readCard(ctx context.Context) error {
 	return err
 }
 
-var taskLine = regexp.MustCompile(`(?m)^task (task_[0-9A-Z]+)$`)
+var taskLine = lazyregexp.New(`(?m)^task (task_[0-9A-Z]+)$`)
 
 // send starts a worker of the pool, and follows a task until its agent asks.
 func (c *clientDemo) send(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (c *clientDemo) send(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, worker.stderr())
 	}
-	found := taskLine.FindStringSubmatch(text)
+	found := taskLine().FindStringSubmatch(text)
 	for _, part := range []string{"working", "I look at the shed.", "input-required", "Which colour?"} {
 		if found == nil || !strings.Contains(text, part) {
 			return fmt.Errorf("the client was not told %q", part)

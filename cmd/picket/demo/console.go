@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 var consoleChapter = chapter{
@@ -108,7 +108,7 @@ func (l *consoleDemo) signIn(ctx context.Context) error {
 }
 
 // titlePattern is what the browser shows on its tab.
-var titlePattern = regexp.MustCompile(`<title>([^<]*)</title>`)
+var titlePattern = lazyregexp.New(`<title>([^<]*)</title>`)
 
 func (l *consoleDemo) queue(ctx context.Context) (err error) {
 	page, err := l.s.Reviews.List(ctx, picket.ReviewQuery{})
@@ -133,7 +133,7 @@ func (l *consoleDemo) queue(ctx context.Context) (err error) {
 
 // checkTitle looks at the number of what waits in the title of a page.
 func (l *consoleDemo) checkTitle(page string, waiting int) error {
-	found := titlePattern.FindStringSubmatch(page)
+	found := titlePattern().FindStringSubmatch(page)
 	if found == nil || !strings.HasPrefix(found[1], fmt.Sprintf("(%d) ", waiting)) {
 		return fmt.Errorf("expected (%d) in the title of the page, got %q", waiting, found)
 	}
@@ -142,8 +142,8 @@ func (l *consoleDemo) checkTitle(page string, waiting int) error {
 }
 
 var (
-	onceField   = regexp.MustCompile(`name="once" value="([^"]*)"`)
-	digestField = regexp.MustCompile(`name="digest" value="([^"]*)"`)
+	onceField   = lazyregexp.New(`name="once" value="([^"]*)"`)
+	digestField = lazyregexp.New(`name="digest" value="([^"]*)"`)
 )
 
 func (l *consoleDemo) decide(ctx context.Context) error {
@@ -152,7 +152,7 @@ func (l *consoleDemo) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	once, digest := onceField.FindStringSubmatch(text), digestField.FindStringSubmatch(text)
+	once, digest := onceField().FindStringSubmatch(text), digestField().FindStringSubmatch(text)
 	if once == nil || digest == nil || !strings.Contains(text, cli.OutputText(l.waiting[0].Output)) {
 		return errors.New("the page of the review has no output or no form")
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 // noticeAgent reports, asks a person for money when it may, and ends. The run after the top-up
@@ -149,8 +149,8 @@ func (n *noticeDemo) work(ctx context.Context) error {
 
 // The commands of the notices that add money, and that approve.
 var (
-	topUpCommand    = regexp.MustCompile("`(picket budget top-up [^`]+)`")
-	approvalCommand = regexp.MustCompile("`(picket review approve [^`]+)`")
+	topUpCommand    = lazyregexp.New("`(picket budget top-up [^`]+)`")
+	approvalCommand = lazyregexp.New("`(picket review approve [^`]+)`")
 )
 
 func (n *noticeDemo) ask(ctx context.Context) error {
@@ -163,7 +163,7 @@ func (n *noticeDemo) ask(ctx context.Context) error {
 	}
 	n.narrate("The agent asks for money, and ends. The chat gets:")
 	n.printOutput(message)
-	found := topUpCommand.FindStringSubmatch(message)
+	found := topUpCommand().FindStringSubmatch(message)
 	if found == nil {
 		return errors.New("not observed: the command in the notice that tops up")
 	}
@@ -197,7 +197,7 @@ func (n *noticeDemo) finish(ctx context.Context) error {
 	}
 	n.narrate("The next run went on and handed its result in: %q. The chat gets:", cli.OutputText(t.Output))
 	n.printOutput(message)
-	found := approvalCommand.FindStringSubmatch(message)
+	found := approvalCommand().FindStringSubmatch(message)
 	if found == nil {
 		return errors.New("not observed: the command in the notice that approves")
 	}

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -12,6 +11,7 @@ import (
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 var reviewChapter = chapter{
@@ -49,7 +49,7 @@ func (r *reviewDemo) find(ctx context.Context) error {
 	return err
 }
 
-var fixTask = regexp.MustCompile(`picket task watch (task_[0-9A-Z]{26})`)
+var fixTask = lazyregexp.New(`picket task watch (task_[0-9A-Z]{26})`)
 
 func (r *reviewDemo) reject(ctx context.Context) error {
 	text, err := r.runShell(ctx, exit.OK,
@@ -57,7 +57,7 @@ func (r *reviewDemo) reject(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := fixTask.FindStringSubmatch(text)
+	found := fixTask().FindStringSubmatch(text)
 	if found == nil {
 		return fmt.Errorf("not observed: the task that fixes the rejected one")
 	}

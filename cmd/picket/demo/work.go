@@ -3,11 +3,11 @@ package demo
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/picket-dev/picket"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 )
 
 var workChapter = chapter{
@@ -26,14 +26,14 @@ type workDemo struct {
 	id string
 }
 
-var inReview = regexp.MustCompile(`(task_[0-9A-Z]{26}) is in review`)
+var inReview = lazyregexp.New(`(task_[0-9A-Z]{26}) is in review`)
 
 func (w *workDemo) run(ctx context.Context) error {
 	text, err := w.runShell(ctx, exit.OK, `picket run --title "say hello" -- sh -c 'echo hello from $PICKET_TASK_ID'`)
 	if err != nil {
 		return err
 	}
-	found := inReview.FindStringSubmatch(text)
+	found := inReview().FindStringSubmatch(text)
 	if found == nil || !strings.Contains(text, "hello from "+found[1]) {
 		return fmt.Errorf("not observed: the agent's output and its task in review")
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/picket-dev/picket/budget"
 	"github.com/picket-dev/picket/cmd/picket/cli/exit"
 	"github.com/picket-dev/picket/cmd/picket/cli/term"
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/outbound"
 	"github.com/picket-dev/picket/internal/unixsocket"
 )
@@ -143,9 +143,9 @@ func oneOf(values ...string) func(string) error {
 
 // matches is a check for a whole text that matches a pattern.
 func matches(pattern, message string) func(string) error {
-	whole := regexp.MustCompile(`^(` + pattern + `)$`)
+	whole := lazyregexp.New(`^(` + pattern + `)$`)
 	return func(text string) error {
-		if !whole.MatchString(text) {
+		if !whole().MatchString(text) {
 			return wrong(message, text)
 		}
 		return nil
@@ -249,14 +249,14 @@ func checkAddress(address string) error {
 // checkHosts refuses what no Host header ever equals.
 func checkHosts(text string) error {
 	for _, name := range parts(text) {
-		if name != "*" && !hostName.MatchString(name) {
+		if name != "*" && !hostName().MatchString(name) {
 			return fmt.Errorf("%q is not a name such as picket.example.com, without http:// and port; several are separated by commas", name)
 		}
 	}
 	return nil
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+var hostName = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 func checkNamespaces(text string) error {
 	for ns := range strings.SplitSeq(text, ",") {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/picket-dev/picket/internal/lazyregexp"
 	"github.com/picket-dev/picket/internal/text"
 )
 
@@ -69,7 +69,7 @@ func hasUnsafeText(v jsontext.Value) bool {
 
 // colorSequence are the only sequences that pass from an agent's output to a
 // terminal: they change how text looks and nothing else.
-var colorSequence = regexp.MustCompile("\x1b\\[[0-9;:]*m")
+var colorSequence = lazyregexp.New("\x1b\\[[0-9;:]*m")
 
 // conceals reports whether a sequence may hide the text behind it: 8 is one of its numbers. That is also so for one of
 // the 256 colours, which is lost.
@@ -116,7 +116,7 @@ func safeText(s string, coloured bool) string {
 	s = strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n")
 	var b strings.Builder
 	from := 0
-	for _, at := range colorSequence.FindAllStringIndex(s, -1) {
+	for _, at := range colorSequence().FindAllStringIndex(s, -1) {
 		b.WriteString(text.Printable(ansi.Strip(s[from:at[0]])))
 		if coloured && !conceals(s[at[0]:at[1]]) {
 			b.WriteString(s[at[0]:at[1]])
