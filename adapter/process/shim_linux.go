@@ -302,20 +302,27 @@ func (s *shim) removeIfEmpty() bool {
 }
 
 // kill ends the tree. It repeats until no process is left, because a process that forks meanwhile
-// is found in the next round.
+// is found in the next round. The first round kills the cgroup and the leader's process group: that
+// is the whole tree of most agents. The rounds after it look at every process of the machine.
 func (s *shim) kill() {
 	if s.killInterval == 0 {
 		s.killInterval, s.killStarted = time.Millisecond, BootClock()
-		s.killOnce()
+		s.killGroups()
+		s.killTimer = time.After(s.killInterval)
+	}
+}
+
+// killGroups kills the cgroup and the process group of the leader.
+func (s *shim) killGroups() {
+	_ = s.group.kill()
+	if s.leaderExit == nil {
+		_ = unix.Kill(-s.record.Leader.PID, unix.SIGKILL)
 	}
 }
 
 // killOnce kills everybody who is there now.
 func (s *shim) killOnce() {
-	_ = s.group.kill() // what it leaves, the rest of this and the next round finds
-	if s.leaderExit == nil {
-		_ = unix.Kill(-s.record.Leader.PID, unix.SIGKILL)
-	}
+	s.killGroups() // what they leave, the rest of this and the next round finds
 	if !s.reap() {
 		self := os.Getpid()
 		all := processes(func(p procStat) {
