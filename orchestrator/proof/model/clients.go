@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,7 +42,8 @@ func (m *model) clientLimits(s modelSpec) picket.Code {
 		if t.client.key == s.client.key && !t.state.Terminal() {
 			open++
 		}
-		if t.state == picket.TaskQueued && t.lane == s.lane && (t.where == "" || t.where == t.lane) {
+		// What is kept for an instance is in its queue.
+		if t.state == picket.TaskQueued && cmp.Or(t.where, t.lane) == s.lane {
 			queued++
 		}
 	}
