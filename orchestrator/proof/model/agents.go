@@ -14,12 +14,12 @@ import (
 // The model's agents: what time, the agent itself and people make of one, and
 // what that does to its leases.
 
-// Thresholds that never fall on a multiple of half a minute, but a second
-// before: time passes in halves, and a bit more.
+// Thresholds that end ten seconds before a multiple of half a minute. The model's time passes in steps of half a
+// minute. The store's time is a little faster, and a second ahead when its clock jumps.
 const (
 	heartbeatInterval = 15_000
-	unhealthyAfter    = 59_000
-	deadAfter         = 119_000
+	unhealthyAfter    = 50_000
+	deadAfter         = 110_000
 )
 
 // modelAgent is the record of an agent.
