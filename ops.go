@@ -128,6 +128,16 @@ type ActivitySlot struct {
 // pass, but nothing acts on them.
 func (s Stats) NoReaper() bool { return s.SinceTickMs > 5000 }
 
+// DueWork says which background work of a namespace has become due.
+type DueWork struct {
+	Leases  bool // some are past their deadline
+	Chores  bool // a transition has left book-keeping
+	Overdue bool // hand-offs that nobody has decided in time, or refused writes that were only counted
+	Agents  bool // the silence or the drain of some, or the health of a session
+	Calls   bool // paid ones that nobody has settled in time
+	Totals  bool // runs have ended, or charges were made, that are not in the totals by role
+}
+
 // Retention says how long what has ended is kept. Zero means its default.
 type Retention struct {
 	Tasks     time.Duration // terminal tasks. Defaults to 30 days.

@@ -16,11 +16,41 @@ const sweepBatch = 100
 // Tick keeps store time true, moves due delayed tasks on and applies the
 // deadline policy of overdue hand-offs.
 func (e *Engine) Tick(ctx context.Context) error {
-	r := e.run(ctx, "tick", sweepBatch)
-	if r.Int(r.Value) > 0 {
-		r = e.run(ctx, "overdue", sweepBatch)
+	due, err := e.TickDue(ctx)
+	if err == nil && due.Overdue {
+		_, err = e.HandleOverdue(ctx, sweepBatch)
 	}
-	return r.Err
+	return err
+}
+
+// TickDue keeps store time true, moves due delayed tasks on, and says which other
+// work of the reaper is due.
+func (e *Engine) TickDue(ctx context.Context) (due picket.DueWork, err error) {
+	r := e.run(ctx, "tick", sweepBatch)
+	for _, work := range r.List(r.Value) {
+		switch r.Text(work) {
+		case "leases":
+			due.Leases = true
+		case "chores":
+			due.Chores = true
+		case "overdue":
+			due.Overdue = true
+		case "agents":
+			due.Agents = true
+		case "calls":
+			due.Calls = true
+		case "totals":
+			due.Totals = true
+		}
+	}
+	return due, r.Err
+}
+
+// HandleOverdue applies the deadline policy of up to limit hand-offs that nobody has
+// decided in time, writes the events of refused writes that were only counted, and
+// returns how many it handled.
+func (e *Engine) HandleOverdue(ctx context.Context, limit int) (int, error) {
+	return e.runCount(ctx, "overdue", limit)
 }
 
 // ExpireDue ends up to limit leases that are past their deadline and returns

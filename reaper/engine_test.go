@@ -176,6 +176,31 @@ func TestAnUnconfirmedGrantComesBack(t *testing.T) {
 	})
 }
 
+// A record that no script can read breaks the tick that comes to it. Leases end all the same.
+func TestADamagedTaskKeepsNoLeaseAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, stop := rig.Memory()
+		defer stop()
+		ns, close := open(t, store)
+		defer close()
+		raw := redis.NewUniversalClient(&store.Redis)
+		defer raw.Close()
+		later, err := ns.Submit(t.Context(), operator,
+			picket.TaskSpec{Title: "later", NotBefore: picket.InstantOf(time.Now().Add(10 * time.Second))})
+		ns.must(err)
+		ns.must(ns.renew(ns.addLeases(1, 60)[0]))
+		ns.must(raw.Set(t.Context(), "pk:{default}:task:"+later.TaskID, "damaged", 0).Err())
+		defer ns.startReapers(1)()
+		time.Sleep(time.Minute + 3*reaper.MaxTick)
+		if err := ns.Tick(t.Context()); err == nil {
+			t.Error("the tick goes well, so this test shows nothing")
+		}
+		if got := ns.countEvents(picket.EventLeaseExpired); got != 1 {
+			t.Errorf("%d leases have ended, want 1", got)
+		}
+	})
+}
+
 func TestReapersKeepANamespaceReady(t *testing.T) {
 	virtual(t, func(ns *namespace) {
 		stop := ns.startReapers(1)

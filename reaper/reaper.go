@@ -17,6 +17,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/picket-dev/picket"
@@ -25,12 +26,16 @@ import (
 // Sweeper is what a reaper does to one namespace. The counts say how much a
 // call did; fewer than limit means that nothing is left for now.
 type Sweeper interface {
-	// Tick moves store time on and wakes what has become due.
-	Tick(ctx context.Context) error
+	// TickDue moves store time on, moves on the tasks that have become due, and says which other
+	// work has.
+	TickDue(ctx context.Context) (picket.DueWork, error)
 	// ExpireDue ends up to limit leases past their deadline.
 	ExpireDue(ctx context.Context, limit int) (int, error)
 	// RunChores does up to limit pieces of book-keeping left by a transition.
 	RunChores(ctx context.Context, limit int) (int, error)
+	// HandleOverdue does up to limit pieces of work of hand-offs that nobody has decided in time,
+	// and of refused writes.
+	HandleOverdue(ctx context.Context, limit int) (int, error)
 	// JudgeAgents looks at up to limit agents whose silence or drain has become due.
 	JudgeAgents(ctx context.Context, limit int) (int, error)
 	// SettleOverdueCalls settles up to limit paid calls that nobody has settled in time.
@@ -62,12 +67,13 @@ const measureKeys = 500
 type Config struct {
 	// Namespaces holds the namespaces by name. Required.
 	Namespaces map[string]Sweeper
-	// TickEvery is the longest pause between two ticks, at most [MaxTick].
-	// Defaults to 500 ms.
+	// TickEvery is the longest pause between two ticks, at most [MaxTick]. A tick
+	// starts the sweeps that are due: expiry, chores, overdue hand-offs, judging agents,
+	// settling calls and counting. If a tick fails, all of them run. Defaults to 500 ms.
 	TickEvery time.Duration
-	// SweepEvery is the longest pause between two rounds of expiry, between two
-	// of chores, of judging agents, of settling calls, and of counting. Defaults to 500 ms.
-	SweepEvery time.Duration
+	// RemindEvery is the longest pause between two rounds of reminding people.
+	// Defaults to 500 ms.
+	RemindEvery time.Duration
 	// RetainEvery is the pause between two rounds of retention. Defaults to
 	// one minute.
 	RetainEvery time.Duration
@@ -83,7 +89,7 @@ type Config struct {
 	Retention picket.Retention
 	// Batch is how much one call may do, 1 to 1,000. Defaults to 100.
 	Batch int
-	// MaxBatches bounds the calls of one round of these five; the next
+	// MaxBatches bounds the calls of one round of a sweep; the next
 	// round goes on. Retention has a minute between its rounds and no one
 	// waits for it, so it goes on until nothing is left. Defaults to 100.
 	MaxBatches int
@@ -98,7 +104,7 @@ type Reaper struct{ cfg Config }
 // leases honest.
 func New(cfg Config) (*Reaper, error) {
 	cfg.TickEvery = cmp.Or(cfg.TickEvery, MaxTick)
-	cfg.SweepEvery = cmp.Or(cfg.SweepEvery, MaxTick)
+	cfg.RemindEvery = cmp.Or(cfg.RemindEvery, MaxTick)
 	cfg.RetainEvery = cmp.Or(cfg.RetainEvery, time.Minute)
 	cfg.InspectEvery = cmp.Or(cfg.InspectEvery, 10*time.Second)
 	cfg.MeasureEvery = cmp.Or(cfg.MeasureEvery, time.Second)
@@ -110,9 +116,9 @@ func New(cfg Config) (*Reaper, error) {
 		return nil, errors.New("reaper: at least one namespace is needed")
 	case cfg.TickEvery < time.Millisecond || cfg.TickEvery > MaxTick:
 		return nil, errors.New("reaper: TickEvery is 1 ms to 500 ms")
-	case cfg.SweepEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond ||
+	case cfg.RemindEvery < time.Millisecond || cfg.RetainEvery < time.Millisecond ||
 		cfg.InspectEvery < time.Millisecond || cfg.MeasureEvery < time.Millisecond:
-		return nil, errors.New("reaper: SweepEvery, RetainEvery, InspectEvery and MeasureEvery are at least 1 ms")
+		return nil, errors.New("reaper: RemindEvery, RetainEvery, InspectEvery and MeasureEvery are at least 1 ms")
 	case cfg.Batch < 1 || cfg.Batch > 1000 || cfg.MaxBatches < 1:
 		return nil, errors.New("reaper: Batch is 1 to 1000, MaxBatches at least 1")
 	}
@@ -132,25 +138,43 @@ func (r *Reaper) Run(ctx context.Context) error {
 	return nil
 }
 
-// loops are the nine sweeps of a namespace. Each has a goroutine of its own,
-// so a slow one never holds up the tick.
+// loops are the sweeps of a namespace. Each has a goroutine of its own, so a
+// slow one never holds up the tick.
 func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 	cfg := r.cfg
 	log := cfg.Log.With("namespace", namespace)
 	loop := func(name string, every time.Duration, sweep func(context.Context) error) *sweepLoop {
 		return &sweepLoop{name: name, every: every, log: log, sweep: sweep}
 	}
-	rounds := func(name, done string, sweep func(context.Context, int) (int, error)) *sweepLoop {
-		return loop(name, cfg.SweepEvery, r.inBatches(log, done, cfg.MaxBatches, sweep))
+	var onTick []*sweepLoop
+	whenDue := func(name, done string, sweep func(context.Context, int) (int, error)) *sweepLoop {
+		l := loop(name, 0, r.inBatches(log, done, cfg.MaxBatches, sweep))
+		l.due = make(chan struct{}, 1)
+		onTick = append(onTick, l)
+		return l
+	}
+	expire := whenDue("expire", "leases expired", s.ExpireDue)
+	chore := whenDue("chore", "chores done", s.RunChores)
+	overdue := whenDue("overdue", "overdue hand-offs and refused writes handled", s.HandleOverdue)
+	judge := whenDue("judge", "agents judged", s.JudgeAgents)
+	holds := whenDue("holds", "calls settled", s.SettleOverdueCalls)
+	count := whenDue("count", "", s.CountEnded)
+	tick := func(ctx context.Context) error {
+		due, err := s.TickDue(ctx)
+		if err != nil { // a record that breaks the tick need not break the sweeps
+			due = picket.DueWork{Leases: true, Chores: true, Overdue: true, Agents: true, Calls: true, Totals: true}
+		}
+		expire.startIf(due.Leases)
+		chore.startIf(due.Chores)
+		overdue.startIf(due.Overdue)
+		judge.startIf(due.Agents)
+		holds.startIf(due.Calls)
+		count.startIf(due.Totals)
+		return err
 	}
 	retain := func(ctx context.Context, limit int) (int, error) { return s.ApplyRetention(ctx, cfg.Retention, limit) }
 	loops := []*sweepLoop{
-		loop("tick", cfg.TickEvery, s.Tick),
-		rounds("expire", "leases expired", s.ExpireDue),
-		rounds("chore", "chores done", s.RunChores),
-		rounds("judge", "agents judged", s.JudgeAgents),
-		rounds("holds", "calls settled", s.SettleOverdueCalls),
-		rounds("count", "", s.CountEnded),
+		loop("tick", cfg.TickEvery, tick),
 		loop("retain", cfg.RetainEvery, r.inBatches(log, "old records deleted", math.MaxInt, retain)),
 		loop("inspect", cfg.InspectEvery, func(ctx context.Context) error { return s.InspectNext(ctx, cfg.Batch) }),
 		loop("measure", cfg.MeasureEvery, func(ctx context.Context) error {
@@ -158,9 +182,11 @@ func (r *Reaper) loops(namespace string, s Sweeper) []*sweepLoop {
 			return err
 		}),
 	}
+	loops = append(loops, onTick...)
 	if len(cfg.Reminders) > 0 {
-		loops = append(loops, rounds("remind", "entries of queues looked at for reminders",
-			func(ctx context.Context, limit int) (int, error) { return s.RemindPeople(ctx, cfg.Reminders, limit) }))
+		remind := func(ctx context.Context, limit int) (int, error) { return s.RemindPeople(ctx, cfg.Reminders, limit) }
+		loops = append(loops, loop("remind", cfg.RemindEvery,
+			r.inBatches(log, "entries of queues looked at for reminders", cfg.MaxBatches, remind)))
 	}
 	return loops
 }
@@ -190,16 +216,48 @@ func (r *Reaper) inBatches(log *slog.Logger, done string, most int,
 // sweepLoop repeats one sweep of one namespace.
 type sweepLoop struct {
 	name  string
-	every time.Duration // the longest pause from the start of one round to the next
+	every time.Duration // the longest pause from the start of one round to the next, if time starts them
+	due   chan struct{} // starts the rounds of a sweep that a tick starts
 	log   *slog.Logger
 	sweep func(context.Context) error
 
 	failing picket.Code // of the last round; empty while it goes well
+	again   atomic.Bool // the last round has failed, so the next tick starts one in any case
 }
 
-// run makes the first round at once and the others every l.every, less up to a
-// fifth, so that reapers started together drift apart.
+// startIf starts a round if it is due, or if the last one has failed. One that runs already is
+// followed by another.
+func (l *sweepLoop) startIf(due bool) {
+	if !due && !l.again.Load() {
+		return
+	}
+	select {
+	case l.due <- struct{}{}:
+	default:
+	}
+}
+
+// run makes the rounds of a sweep.
 func (l *sweepLoop) run(ctx context.Context) {
+	if l.due == nil {
+		l.runRepeatedly(ctx)
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.due:
+			err := l.sweep(ctx)
+			l.again.Store(err != nil)
+			l.logChange(ctx, err)
+		}
+	}
+}
+
+// runRepeatedly makes the first round at once and the others every l.every, less up to a
+// fifth, so that reapers started together drift apart.
+func (l *sweepLoop) runRepeatedly(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -26,25 +26,34 @@ type fakeSweeper struct {
 	mu          sync.Mutex
 	ticks       []time.Time
 	err         error
-	backlog     int // leases left to expire
-	calls       int // of ExpireDue
+	unknown     bool // a tick does not say what is due
+	backlog     int  // leases left to expire
+	calls       int  // of ExpireDue
+	counts      int  // of CountEnded
+	expiry      error
 	kept        []picket.Retention
 	inspections []time.Time           // of the invariant scanner
 	measured    []int                 // keys that it was to measure at a time
 	chore       func(context.Context) // runs inside Chore when set
 }
 
-func (s *fakeSweeper) Tick(context.Context) error {
+func (s *fakeSweeper) TickDue(context.Context) (picket.DueWork, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ticks = append(s.ticks, time.Now())
-	return s.err
+	if s.unknown {
+		return picket.DueWork{}, s.err
+	}
+	return picket.DueWork{Leases: s.backlog > 0, Chores: s.chore != nil}, s.err
 }
 
 func (s *fakeSweeper) ExpireDue(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
+	if s.expiry != nil {
+		return 0, s.expiry
+	}
 	n := min(limit, s.backlog)
 	s.backlog -= n
 	return n, nil
@@ -56,6 +65,8 @@ func (s *fakeSweeper) RunChores(ctx context.Context, _ int) (int, error) {
 	}
 	return 0, nil
 }
+
+func (s *fakeSweeper) HandleOverdue(context.Context, int) (int, error) { return 0, nil }
 
 func (s *fakeSweeper) JudgeAgents(context.Context, int) (int, error) { return 0, nil }
 
@@ -82,7 +93,12 @@ func (s *fakeSweeper) InspectNext(_ context.Context, limit int) error {
 	return nil
 }
 
-func (s *fakeSweeper) CountEnded(context.Context, int) (int, error) { return 0, nil }
+func (s *fakeSweeper) CountEnded(context.Context, int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts++
+	return 0, nil
+}
 
 func (s *fakeSweeper) MeasureMemory(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
@@ -158,6 +174,63 @@ func TestASlowSweepDoesNotHoldUpTheTick(t *testing.T) {
 		stop() // and a sweep that hangs does not hold up the end
 		if len(ns.ticks) < 20 {
 			t.Fatalf("%d ticks in ten seconds beside a hanging sweep", len(ns.ticks))
+		}
+	})
+}
+
+func TestARoundRunsOnlyWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := &fakeSweeper{}
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if ns.calls != 0 || ns.counts != 0 {
+			t.Fatalf("%d rounds of expiry and %d of counting while no tick said that anything is due", ns.calls, ns.counts)
+		}
+		ns.mu.Lock()
+		ns.backlog = 1
+		ns.mu.Unlock()
+		time.Sleep(reaper.MaxTick)
+		synctest.Wait()
+		if ns.left() != 0 || ns.calls != 1 {
+			t.Fatalf("%d left after a tick and %d rounds", ns.left(), ns.calls)
+		}
+		stop()
+	})
+}
+
+// A record that breaks the tick must not keep leases alive.
+func TestSweepsRunWhileTheTickFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := &fakeSweeper{err: errors.New("a record is damaged"), unknown: true, backlog: 1}
+		_, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
+		synctest.Wait()
+		if ns.left() != 0 || ns.counts == 0 {
+			t.Errorf("%d leases are left, and %d rounds of counting ran", ns.left(), ns.counts)
+		}
+		stop()
+	})
+}
+
+// A sweep that has failed runs again, so its end of trouble is in the log, also if nothing is due any more.
+func TestASweepThatHasFailedRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := &fakeSweeper{backlog: 1}
+		fail := func(backlog int, err error) {
+			ns.mu.Lock()
+			ns.backlog, ns.expiry = backlog, err
+			ns.mu.Unlock()
+			time.Sleep(5 * time.Second)
+		}
+		log, stop := start(t, reaper.Config{Namespaces: map[string]reaper.Sweeper{"default": ns}})
+		fail(1, errors.New("the store is away"))
+		fail(0, nil) // another server has ended the lease
+		fail(1, errors.New("the store is away"))
+		stop()
+		for text, want := range map[string]int{"sweep=expire": 3, "goes well again": 1} {
+			if got := strings.Count(log.String(), text); got != want {
+				t.Errorf("%q stands %d times in the log, want %d:\n%s", text, got, want, log)
+			}
 		}
 	})
 }
@@ -280,7 +353,7 @@ func TestRefusesABadConfiguration(t *testing.T) {
 		{},
 		{Namespaces: ns, TickEvery: time.Second},
 		{Namespaces: ns, TickEvery: -1},
-		{Namespaces: ns, SweepEvery: 1},
+		{Namespaces: ns, RemindEvery: 1},
 		{Namespaces: ns, InspectEvery: 1},
 		{Namespaces: ns, MeasureEvery: 1},
 		{Namespaces: ns, Batch: 5000},

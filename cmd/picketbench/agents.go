@@ -150,7 +150,7 @@ func (s *squad) abreast(ctx context.Context) (sample, error) {
 	})
 }
 
-// ticks is a round of what a reaper does all the time.
+// ticks is a round of ticks, each with a look at the agents that are due for a judgement.
 func (s *squad) ticks(ctx context.Context) (sample, error) {
 	if err := s.server.resetCounts(ctx); err != nil {
 		return sample{}, err

@@ -60,6 +60,7 @@ func coverTotals(t *testing.T, f *fixture) {
 		n, err = f.CountEnded(f.Ctx, 100)
 		kit.OK(t, err)
 	}
+	kit.OK(t, f.Tick(f.Ctx)) // finds nothing to count
 	_, err := f.Totals(f.Ctx)
 	kit.OK(t, err)
 	at, err := f.TracePosition(f.Ctx)

@@ -163,6 +163,17 @@ var mutants = []mutant{
 	{"store time leaps with the clock", []edit{{"time-leaps", ""}}},
 	{"store time goes back with the clock", []edit{{"time-goes-back", "if false then"}}},
 	{"store time is not kept", []edit{{"keeps-time", "if false then"}}},
+	// What a tick finds due.
+	{"a tick does not find due leases", []edit{{"tells-due-leases", ""}}},
+	{"a tick does not find due chores", []edit{{"tells-due-chores", "if false"}}},
+	{"a tick does not find due pause", []edit{{"tells-due-pause", ""}}},
+	{"a tick does not find due adoption", []edit{{"tells-due-adoption", "then"}}},
+	{"a tick does not find due overdue", []edit{{"tells-due-overdue", ""}}},
+	{"a tick does not find due agents", []edit{{"tells-due-agents", "if false"}}},
+	{"a tick does not find due sessions", []edit{{"tells-due-sessions", "then"}}},
+	{"a tick does not find due calls", []edit{{"tells-due-calls", ""}}},
+	{"a tick does not find due charges", []edit{{"tells-due-charges", "if false"}}},
+	{"a tick does not find due runs", []edit{{"tells-due-runs", "then"}}},
 	// Adoption: the store turns out to be another one.
 	{"grants do not pass the floor", []edit{{"token-rises", "local token = num(t.token) + 1"}}},
 	{"a void lease still holds", []edit{{"above-floor", "if false then"}}},
