@@ -56,15 +56,16 @@ quick: ## the inner loop: short tests in memory and on the virtual clock, in les
 	@GOGC=400 $(GO) test -short -timeout 5m $(TESTFLAGS) $$($(GO) list ./... | grep -v /orchestrator/proof/)
 
 # Four packages at once. The longest mostly wait. They are named first, so that none of them
-# is left to run alone at the end. "make lint" vets the tests.
+# is left to run alone at the end. The memory store makes much garbage, so the collector runs
+# less often. "make lint" vets the tests.
 test: redis chromium ## all tests, in memory and on a real Redis
 	@echo "all tests: about 20 minutes on two cores" >&2
-	$(GO) test -vet=off -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./adapter ./cmd/picket ./internal/e2e \
+	GOGC=400 $(GO) test -vet=off -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./adapter ./cmd/picket ./internal/e2e \
 		./orchestrator ./orchestrator/proof/storeloss ./orchestrator/... ./...
-	@cd cmd/picketbench && $(GO) test -timeout 2m $(TESTFLAGS) ./...
+	@cd cmd/picketbench && GOGC=400 $(GO) test -timeout 2m $(TESTFLAGS) ./...
 
 race: redis ## all tests under the race detector (needs a C compiler)
-	GORACE="atexit_sleep_ms=0" CGO_ENABLED=1 $(GO) test -race -p 3 -timeout 40m $(TESTFLAGS) $(RACE_PKGS)
+	GOGC=400 GORACE="atexit_sleep_ms=0" CGO_ENABLED=1 $(GO) test -race -p 3 -timeout 40m $(TESTFLAGS) $(RACE_PKGS)
 
 real: redis ## only the packages with suites on a real Redis, without their in-memory half
 	@command -v redis-server >/dev/null || { echo "no redis-server on PATH" >&2; exit 1; }

@@ -160,16 +160,19 @@ func threshold(body object, name string) time.Duration {
 }
 
 // TestSuiteFindsEveryMistake holds a server that does one thing wrong against the rule
-// that is about it.
+// that is about it: a third of the servers each day.
 func TestSuiteFindsEveryMistake(t *testing.T) {
 	rig.SkipShort(t)
 	t.Parallel()
 	names := map[string]bool{}
-	for _, b := range serverMistakes() {
+	for i, b := range serverMistakes() {
 		if names[b.name] {
 			t.Errorf("%q is there twice", b.name)
 		}
 		names[b.name] = true
+		if !rig.OfToday(i, 3) {
+			continue
+		}
 		t.Run(strings.ReplaceAll(b.name, " ", "_"), func(t *testing.T) {
 			onVirtualClock(t, func(t *testing.T, cfg rfc16.Config) {
 				cfg.HTTP = &http.Client{

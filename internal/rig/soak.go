@@ -44,6 +44,13 @@ func Rounds(usual, soak int) int {
 	return usual
 }
 
+// OfToday reports whether case i of a list is one of today's, in a test that runs the list in so many shares: one each
+// day. A soak runs all of them.
+func OfToday(i, shares int) bool { return Soaking() || i%shares == Today%shares }
+
+// Today is the day of the year, in UTC, on which the tests began.
+var Today = time.Now().UTC().YearDay()
+
 // SoakRun is a line of the file of soak runs: a suite that ran its large count, or a slice of it.
 type SoakRun struct {
 	Suite  string   `json:"suite"`

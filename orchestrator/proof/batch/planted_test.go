@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/picket-dev/picket/internal/rig"
 	"github.com/picket-dev/picket/orchestrator/lua"
@@ -51,9 +50,8 @@ func TestBatchesFindPlantedBugsReal(t *testing.T) {
 		t.Skip("the bugs are in Lua, which the race detector does not see")
 	}
 	s, steps := rig.Real(t), rand.New(rand.NewPCG(rig.Seed(t), 0))
-	day := time.Now().UTC().YearDay()
 	for i, bug := range planted {
-		if !rig.Soaking() && i%4 != day%4 { // a quarter every day
+		if !rig.OfToday(i, 4) {
 			continue
 		}
 		t.Run(bug.name, func(t *testing.T) {

@@ -225,20 +225,20 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 // PICKET_MUTANTS=FILE, which writes the table there. That all of them still fit
 // is looked at every time.
 func todaysMutants(t *testing.T) []mutant {
-	all, day, share := allMutants(), time.Now().UTC().YearDay(), 16
+	all, shares := allMutants(), 16
 	if rig.Race {
-		share = 64
+		shares = 64
 	}
 	if rig.Soaking() || os.Getenv("PICKET_MUTANTS") != "" {
 		return all
 	}
 	var some []mutant
 	for i, m := range all {
-		if i%share == day%share && !slices.Contains(slowMutants, m.name) {
+		if rig.OfToday(i, shares) && !slices.Contains(slowMutants, m.name) {
 			some = append(some, m)
 		}
 	}
-	t.Logf("planted: %d of %d, those of day %d; PICKET_MUTANTS=FILE plants every one", len(some), len(all), day)
+	t.Logf("planted: %d of %d, those of day %d; PICKET_MUTANTS=FILE plants every one", len(some), len(all), rig.Today)
 	return some
 }
 

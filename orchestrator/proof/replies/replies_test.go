@@ -116,21 +116,18 @@ func TestLostRepliesReal(t *testing.T) {
 // todaysCases picks every second way to call a script, the others on the next
 // day. Under the race detector it is every sixteenth. A soak takes them all.
 func todaysCases(t *testing.T) []calls.Case {
-	all, day, share := calls.All(), time.Now().UTC().YearDay(), 2
+	all, shares := calls.All(), 2
 	if rig.Race {
-		share = 16
-	}
-	if rig.Soaking() {
-		return all
+		shares = 16
 	}
 	var some []calls.Case
 	for i, c := range all {
-		if i%share == day%share {
+		if rig.OfToday(i, shares) {
 			some = append(some, c)
 		}
 	}
 	t.Logf("%d of %d ways to call %d scripts, those of day %d; PICKET_SOAK=1 takes all of them", len(some), len(all),
-		len(calls.Writers()), day)
+		len(calls.Writers()), rig.Today)
 	return some
 }
 
