@@ -59,7 +59,7 @@ quick: ## the inner loop: short tests in memory and on the virtual clock, in les
 # is left to run alone at the end. The memory store makes much garbage, so the collector runs
 # less often. "make lint" vets the tests.
 test: redis chromium ## all tests, in memory and on a real Redis
-	@echo "all tests: about 20 minutes on two cores" >&2
+	@echo "all tests: about 16 minutes on two cores" >&2
 	GOGC=400 $(GO) test -vet=off -p 4 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./adapter ./cmd/picket ./internal/e2e \
 		./orchestrator ./orchestrator/proof/storeloss ./orchestrator/... ./...
 	@cd cmd/picketbench && GOGC=400 $(GO) test -timeout 2m $(TESTFLAGS) ./...
