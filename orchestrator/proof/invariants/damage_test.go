@@ -71,7 +71,7 @@ func TestTheScannerSeesEveryLeaseOfAKey(t *testing.T) {
 }
 
 // Every kind of damage is found, told once, and repaired where that is safe;
-// then the next pass finds nothing.
+// then the next pass finds nothing. A half of the damages is tried each day.
 func TestDamageIsFoundAndRepaired(t *testing.T) {
 	rig.SkipShort(t)
 	for i, d := range AllDamages() {
